@@ -1,0 +1,9 @@
+//! Slots: who sits in which row of the batch, and what each row does next tick. Pure decisions.
+//!
+//! Lives here: units, slot states, the slot table, the pace of the tick, the trait of the engine.
+//! May not live here: tensors, sockets, clocks, randomness, async. Time arrives as an argument.
+#![warn(missing_docs)]
+
+pub mod call;
+pub mod engine;
+pub mod units;
