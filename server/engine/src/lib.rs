@@ -5,3 +5,6 @@
 #![warn(missing_docs)]
 
 pub mod backend;
+pub mod config;
+pub mod weights;
+pub mod kernels;
