@@ -8,3 +8,8 @@ pub mod backend;
 pub mod config;
 pub mod weights;
 pub mod kernels;
+pub mod codec;
+pub mod model;
+pub mod native;
+pub mod text;
+pub mod tokenizer;
