@@ -1,1 +1,4 @@
 //! app
+pub mod stepper;
+pub mod cli;
+pub mod config;

@@ -6,4 +6,5 @@
 
 pub mod call;
 pub mod engine;
+pub mod slot;
 pub mod units;

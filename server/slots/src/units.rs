@@ -46,3 +46,15 @@ pub struct Lease {
     /// Which holder of that row.
     pub epoch: Epoch,
 }
+
+/// One tick, in microseconds: the unit in which the schedule counts.
+pub const TICK_US: u64 = FRAME_MS as u64 * 1_000;
+
+/// Ticks in a row without any sign of life from the peer (audio, pong, any message) before it counts as gone
+/// (30 s). A quiet microphone alone never ends a call.
+pub const PEER_GAP_FRAMES_MAX: u32 = 375;
+const _: () = assert!(PEER_GAP_FRAMES_MAX * FRAME_MS == 30_000);
+
+/// Names one session over all its connections. Whoever makes it draws it at random, so that it cannot be guessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionKey(pub u128);
