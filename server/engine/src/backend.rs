@@ -273,8 +273,8 @@ pub trait Backend: Sized + Send + 'static {
         qkv: &Self::Buf,
         out: &mut Self::Buf,
     ) -> Done;
-    /// `y = silu(a) ⊙ b` for `ab = [a | b]`.
-    fn silu_gate(&mut self, ab: &Self::Buf, y: &mut Self::Buf) -> Done;
+    /// `y = silu(a) ⊙ b` for rows `ab = [a | b]`, each half `hidden` wide.
+    fn silu_gate(&mut self, ab: &Self::Buf, hidden: usize, y: &mut Self::Buf) -> Done;
     /// Exact (erf) GELU in place.
     fn gelu(&mut self, x: &mut Self::Buf) -> Done;
     /// ELU with alpha 1 in place.
