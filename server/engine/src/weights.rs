@@ -1,8 +1,10 @@
-//! Weight files: names, storage types and shapes checked once, numbers read where they lie.
+//! Model folders: names, storage types and shapes checked once, numbers read where they lie.
 //!
-//! Lives here: [`Tensors`] (one file's tensors), [`TensorView`] (one tensor), and what can be wrong with them.
+//! Lives here: [`Checkpoint`] (a folder), [`Tensors`] (one file's tensors), [`TensorView`] (one tensor), and what can be
+//! wrong with them.
 //! May not live here: devices, layers, what a tensor is for.
 
+mod checkpoint;
 mod digest;
 mod error;
 mod file;
@@ -11,6 +13,7 @@ mod random;
 use std::borrow::Cow;
 use std::path::Path;
 
+pub use checkpoint::{Checkpoint, StaticFiles};
 pub use digest::Digest;
 pub use error::LoadError;
 
