@@ -59,6 +59,9 @@ pub enum RowFault {
     /// A value that must be finite was not.
     #[error("the model gave a number that is not finite")]
     NotFinite,
+    /// The row's frames came in an order that cannot be.
+    #[error("a frame came out of order")]
+    OutOfOrder,
     /// A code outside the codec's range came up where none can.
     #[error("the model gave code {code}, the codec has {codes}")]
     CodeOutOfRange {

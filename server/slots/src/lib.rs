@@ -4,7 +4,13 @@
 //! May not live here: tensors, sockets, clocks, randomness, async. Time arrives as an argument.
 #![warn(missing_docs)]
 
+pub mod backlog;
 pub mod call;
 pub mod engine;
+pub mod pace;
 pub mod slot;
+pub mod table;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod times;
 pub mod units;
