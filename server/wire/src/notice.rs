@@ -61,7 +61,9 @@ pub enum EndReason {
     /// The server is about to stop and takes no new callers.
     Draining,
     /// The server stopped while the call was on.
-    Stopped,
+    ServerStopping,
+    /// The call reached the longest time that was agreed for it.
+    LengthLimit,
     /// A newer connection of the same session took over.
     Replaced,
     /// The prompt is longer than the engine takes.
@@ -69,7 +71,7 @@ pub enum EndReason {
     /// No sign of life from the caller.
     PeerGone,
     /// The caller does not read what is sent.
-    PeerSlow,
+    ListenerTooSlow,
     /// The caller's audio is not Ogg-Opus.
     BadAudio,
     /// The caller broke the WebSocket protocol or a limit: message size, number of messages.
@@ -84,16 +86,17 @@ pub enum EndReason {
 
 impl EndReason {
     /// All of them, in the order of [`EndReason::index`].
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::HungUp,
         Self::Full,
         Self::Late,
         Self::Draining,
-        Self::Stopped,
+        Self::ServerStopping,
+        Self::LengthLimit,
         Self::Replaced,
         Self::PromptTooLong,
         Self::PeerGone,
-        Self::PeerSlow,
+        Self::ListenerTooSlow,
         Self::BadAudio,
         Self::BadMessages,
         Self::ResumeUnknown,
@@ -113,11 +116,12 @@ impl EndReason {
             Self::Full => "full",
             Self::Late => "late",
             Self::Draining => "draining",
-            Self::Stopped => "stopped",
+            Self::ServerStopping => "server_stopping",
+            Self::LengthLimit => "length_limit",
             Self::Replaced => "replaced",
             Self::PromptTooLong => "prompt_too_long",
             Self::PeerGone => "peer_gone",
-            Self::PeerSlow => "peer_slow",
+            Self::ListenerTooSlow => "listener_too_slow",
             Self::BadAudio => "bad_audio",
             Self::BadMessages => "bad_messages",
             Self::ResumeUnknown => "resume_unknown",
@@ -129,14 +133,14 @@ impl EndReason {
     /// The WebSocket close code that goes with it (RFC 6455, section 7.4.1, and its registry).
     pub fn close_code(self) -> u16 {
         match self {
-            Self::HungUp => 1000,
+            Self::HungUp | Self::LengthLimit => 1000,
             Self::Full | Self::Late | Self::Draining => 1013,
-            Self::Stopped => 1001,
+            Self::ServerStopping => 1001,
             Self::BadAudio => 1003,
             Self::PromptTooLong
             | Self::Replaced
             | Self::PeerGone
-            | Self::PeerSlow
+            | Self::ListenerTooSlow
             | Self::BadMessages
             | Self::ResumeUnknown => 1008,
             Self::RowFault | Self::EngineFault => 1011,
@@ -147,7 +151,7 @@ impl EndReason {
     pub fn redial(self) -> bool {
         matches!(
             self,
-            Self::Full | Self::Late | Self::Draining | Self::Stopped | Self::RowFault
+            Self::Full | Self::Late | Self::Draining | Self::ServerStopping | Self::RowFault
         )
     }
 }
@@ -182,11 +186,11 @@ mod tests {
             ),
             (
                 Notice::Ended {
-                    reason: EndReason::PeerSlow,
+                    reason: EndReason::ListenerTooSlow,
                     message: "m".to_owned(),
                     redial: false,
                 },
-                r#"{"type":"ended","reason":"peer_slow","message":"m","redial":false}"#,
+                r#"{"type":"ended","reason":"listener_too_slow","message":"m","redial":false}"#,
             ),
         ];
         for (notice, json) in cases {
