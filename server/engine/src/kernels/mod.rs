@@ -8,14 +8,20 @@
 
 mod activation;
 mod attention;
+mod buffer;
 mod codebook;
+mod lanes;
 mod matmul;
+#[cfg(test)]
+mod matmul_tests;
 mod matrix;
 mod norm;
 mod pool;
+mod quantize;
 mod ring;
 mod rope;
 mod table;
+mod tiles;
 
 pub use activation::{elu, gelu_erf, silu_gate};
 pub use attention::{AttendScratch, Query, WriteOrder, attend};
