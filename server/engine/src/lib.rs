@@ -5,11 +5,19 @@
 #![warn(missing_docs)]
 
 pub mod backend;
-pub mod config;
-pub mod weights;
-pub mod kernels;
 pub mod codec;
+pub mod config;
+pub mod demo;
+pub mod kernels;
 pub mod model;
 pub mod native;
+pub mod prompt;
+pub mod sampling;
 pub mod text;
 pub mod tokenizer;
+pub mod tokens;
+pub mod voices;
+pub mod weights;
+pub mod snapshots;
+pub mod verify;
+pub mod voice_model;
