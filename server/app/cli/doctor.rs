@@ -1,0 +1,153 @@
+//! `vivavoce doctor`: what will work on this machine, and what to do about the rest.
+//!
+//! Lives here: arguments of the command, the report and its two forms.
+//! May not live here: the looking itself, see `checks.rs` and `machine.rs`.
+
+pub mod checks;
+pub mod machine;
+
+use clap::Args;
+use serde::Serialize;
+
+use self::checks::{Check, State};
+use super::Outcome;
+use crate::config::flags::{EngineFlags, ServerFlags};
+use crate::config::{Config, ConfigError, Flags, Setting};
+
+/// Say what will work on this machine, and what to do about the rest
+///
+/// Takes the same settings as `serve` and checks them without starting anything: processor, memory, GPU, model files,
+/// port, data folder, and what browsers ask for before they give a microphone. Prints every setting with its value
+/// and where it came from; secrets print as stars.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  vivavoce doctor
+      would `vivavoce serve` work here?
+  vivavoce doctor --model nvidia/personaplex-7b-v1 --device cuda:0
+      and with the published model on the first GPU?
+  vivavoce doctor --json | jq .checks
+      for programs
+
+Exit codes: 0 serve would work with these settings, 1 it would not (the first reason is on the error stream).")]
+pub struct DoctorArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// How the engine computes.
+    #[command(flatten)]
+    pub engine: EngineFlags,
+    /// How callers are served.
+    #[command(flatten)]
+    pub server: ServerFlags,
+}
+
+impl DoctorArgs {
+    /// The arguments that are settings.
+    pub fn flags(&self) -> Flags {
+        Flags {
+            engine: self.engine.clone(),
+            server: self.server.clone(),
+            ..Flags::default()
+        }
+    }
+}
+
+/// Everything `doctor` has to say; also its JSON form.
+#[derive(Serialize)]
+struct Report {
+    /// `serve` would work.
+    ok: bool,
+    version: &'static str,
+    checks: Vec<Check>,
+    settings: Vec<SettingLine>,
+}
+
+#[derive(Serialize)]
+struct SettingLine {
+    key: String,
+    value: String,
+    source: String,
+}
+
+impl From<Setting> for SettingLine {
+    fn from(setting: Setting) -> Self {
+        let Setting { key, value, source } = setting;
+        let source = source.to_string();
+        Self { key, value, source }
+    }
+}
+
+/// Looks at the machine and prints. Settings that do not hold together are a finding, not the end.
+///
+/// # Errors
+/// Only when the report cannot be printed.
+pub fn run(args: DoctorArgs, config: Result<Config, ConfigError>) -> anyhow::Result<Outcome> {
+    let mut checks = vec![machine::cpu(), machine::memory()];
+    let settings = match config {
+        Ok(config) => {
+            checks.extend(checks::all(&config));
+            config.settings
+        }
+        Err(err) => {
+            checks.push(Check::fail(
+                "settings",
+                err.to_string(),
+                "correct this setting",
+            ));
+            Vec::new()
+        }
+    };
+    let first_failure = checks.iter().find(|check| check.state == State::Fail);
+    let complaint = first_failure.map(|check| format!("{}: {}", check.name, check.finding));
+    let report = Report {
+        ok: complaint.is_none(),
+        version: env!("CARGO_PKG_VERSION"),
+        checks,
+        settings: settings.into_iter().map(SettingLine::from).collect(),
+    };
+    match args.json {
+        true => println!("{}", serde_json::to_string_pretty(&report)?),
+        false => print(&report),
+    }
+    Ok(match complaint {
+        None => Outcome::Done,
+        Some(complaint) => {
+            super::complain(&complaint);
+            Outcome::Refused
+        }
+    })
+}
+
+fn print(report: &Report) {
+    println!("vivavoce {}\n", report.version);
+    for Check {
+        name,
+        state,
+        finding,
+        cure,
+    } in &report.checks
+    {
+        println!("{state:<4}  {name:<12} {finding}");
+        if let Some(cure) = cure {
+            println!("{:20}-> {cure}", "");
+        }
+    }
+    let width = report
+        .settings
+        .iter()
+        .map(|line| line.value.len())
+        .max()
+        .unwrap_or(0)
+        .min(48);
+    println!("\nsettings");
+    for SettingLine { key, value, source } in &report.settings {
+        println!("  {key:<14} {value:<width$}  ({source})");
+    }
+    let verdict = if report.ok {
+        "serve would work"
+    } else {
+        "serve would not work"
+    };
+    println!("\n{verdict} with these settings");
+}

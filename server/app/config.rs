@@ -1,0 +1,201 @@
+//! Every setting, checked once: the flag wins over `VIVAVOCE_*`, that over the file, that over the default.
+//!
+//! Lives here: [`Config`], which is all that the rest of the program sees of flags, environment and file.
+//! May not live here: what the settings do. Nobody else reads the environment.
+//! Start reading at [`Config::load`].
+
+pub mod flags;
+pub mod hub;
+pub mod sources;
+pub mod values;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use flags::{EngineFlags, PlaceFlags, ServerFlags};
+use hub::HubSettings;
+use sources::{Environment, Sources};
+use values::{
+    DeviceChoice, DrainLimit, Dtype, KvDtype, Listen, LogFormat, ModelName, Order, PinPrompt, Ring,
+    SlotCount, Switch, ThreadCount, Watchdog,
+};
+
+pub use sources::{ConfigError, Setting, Source};
+
+/// All settings of the program, in range and in agreement with each other.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Folder for models, recordings, the database and `vivavoce.toml`. May not exist yet.
+    pub data_dir: PathBuf,
+    /// What the log looks like.
+    pub log_format: LogFormat,
+    /// Nothing may be downloaded.
+    pub offline: bool,
+    /// Which model answers.
+    pub model: ModelName,
+    /// Where it runs.
+    pub device: DeviceChoice,
+    /// Number format of its weights.
+    pub dtype: Dtype,
+    /// Number format of its attention memory.
+    pub kv_dtype: KvDtype,
+    /// CPU threads of the engine.
+    pub threads: ThreadCount,
+    /// Order of encode, model and decode inside a tick.
+    pub order: Order,
+    /// How many keys a full attention window shows.
+    pub ring: Ring,
+    /// Whether the persona's prompt stays in the window for ever.
+    pub pin_prompt: PinPrompt,
+    /// How many callers may talk at once.
+    pub slots: SlotCount,
+    /// Address of the server.
+    pub listen: SocketAddr,
+    /// Whether callers are refused while ticks take too long.
+    pub admission: bool,
+    /// How long running calls may go on after SIGTERM.
+    pub drain_limit: Duration,
+    /// How long a tick may take before the process ends itself.
+    pub watchdog: Duration,
+    /// The operator knows that anybody who reaches the port may talk.
+    pub insecure_open: bool,
+    /// How the model hub is reached.
+    pub hub: HubSettings,
+    /// Every setting with its value and where it came from, secrets as stars, in the order of the help.
+    pub settings: Vec<Setting>,
+    /// `VIVAVOCE_*` variables that no setting has; most likely misspelt.
+    pub unknown_variables: Vec<String>,
+}
+
+/// The flags of one command line, as far as they are settings; the rest belongs to the command.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// Where things are.
+    pub place: PlaceFlags,
+    /// How the engine computes.
+    pub engine: EngineFlags,
+    /// How callers are served.
+    pub server: ServerFlags,
+}
+
+impl Config {
+    /// Puts the layers together.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the setting, its value, where it stands and what is taken.
+    pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, ConfigError> {
+        let Flags {
+            place,
+            engine,
+            server,
+        } = flags;
+        let (mut sources, data_dir) = Sources::open(place, environment)?;
+        let hub = HubSettings::read(environment);
+        let config = Self {
+            log_format: sources.pick("log-format", &place.log_format, LogFormat::Text)?,
+            offline: sources
+                .pick_or("offline", &place.offline, hub.offline_default())?
+                .0,
+            model: sources.pick("model", &engine.model, ModelName::Demo)?,
+            device: sources.pick("device", &engine.device, DeviceChoice::Auto)?,
+            dtype: sources.pick("dtype", &engine.dtype, Dtype::Auto)?,
+            kv_dtype: sources.pick("kv-dtype", &engine.kv_dtype, KvDtype::Auto)?,
+            threads: sources.pick("threads", &engine.threads, ThreadCount::Auto)?,
+            order: sources.pick("order", &engine.order, Order::Sooner)?,
+            ring: sources.pick("ring", &engine.ring, Ring::Full)?,
+            pin_prompt: sources.pick("pin-prompt", &engine.pin_prompt, PinPrompt::Auto)?,
+            slots: sources.pick("slots", &server.slots, SlotCount::Auto)?,
+            listen: sources.pick("listen", &server.listen, Listen::default())?.0,
+            admission: sources
+                .pick("admission", &server.admission, Switch(true))?
+                .0,
+            drain_limit: sources
+                .pick("drain-limit", &server.drain_limit, DrainLimit::default())?
+                .0,
+            watchdog: sources
+                .pick("watchdog", &server.watchdog, Watchdog::default())?
+                .0,
+            insecure_open: sources
+                .pick("insecure-open", &server.insecure_open, Switch(false))?
+                .0,
+            data_dir,
+            hub,
+            settings: Vec::new(),
+            unknown_variables: sources.unknown_variables(),
+        };
+        let mut settings = sources.finish()?;
+        settings.extend(config.hub.settings());
+        Ok(Self { settings, ..config })
+    }
+
+    /// Refuses an address that others can reach, unless the operator said that this is wanted.
+    ///
+    /// # Errors
+    /// [`ConfigError::OpenToOthers`], which says why and what to do.
+    pub fn check_listen(&self) -> Result<(), ConfigError> {
+        let loopback = self.listen.ip().to_canonical().is_loopback();
+        match loopback || self.insecure_open {
+            true => Ok(()),
+            false => Err(ConfigError::OpenToOthers {
+                listen: self.listen,
+            }),
+        }
+    }
+
+    /// The folder of a fetched hub model.
+    pub fn hub_model_dir(&self, name: &str) -> PathBuf {
+        self.models_dir().join(name)
+    }
+
+    /// Where fetched models are kept.
+    pub fn models_dir(&self) -> PathBuf {
+        self.data_dir.join("models")
+    }
+
+    /// The folder that [`Config::model`] names; `None` for models that need none.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoSuchModel`]: nothing is there, with the line that mends it.
+    pub fn model_dir(&self) -> Result<Option<PathBuf>, ConfigError> {
+        let (dir, cure) = match &self.model {
+            ModelName::Demo | ModelName::Random => return Ok(None),
+            ModelName::Folder(dir) => (
+                dir.clone(),
+                "give the folder that holds model.safetensors".to_owned(),
+            ),
+            ModelName::Hub(name) => (
+                self.hub_model_dir(name),
+                format!("run `vivavoce fetch {name}` first"),
+            ),
+        };
+        match dir.is_dir() {
+            true => Ok(Some(dir)),
+            false => Err(ConfigError::NoSuchModel {
+                model: self.model.to_string(),
+                dir,
+                cure,
+            }),
+        }
+    }
+}
+
+/// The platform's folder for data of programs, with `vivavoce` in it.
+///
+/// Linux and the like: `$XDG_DATA_HOME` or `~/.local/share`; macOS: `~/Library/Application Support`.
+pub fn default_data_dir(environment: &Environment) -> Option<PathBuf> {
+    let home = environment.get("HOME").map(PathBuf::from);
+    let base = if cfg!(target_os = "macos") {
+        home.map(|home| home.join("Library/Application Support"))
+    } else if cfg!(windows) {
+        environment.get("APPDATA").map(PathBuf::from)
+    } else {
+        let xdg = environment.get("XDG_DATA_HOME").map(PathBuf::from);
+        xdg.filter(|dir| Path::is_absolute(dir))
+            .or_else(|| home.map(|home| home.join(".local/share")))
+    };
+    base.map(|base| base.join("vivavoce"))
+}
+
+#[cfg(test)]
+mod tests;

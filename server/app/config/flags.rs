@@ -1,0 +1,91 @@
+//! The flags that are settings. Their documentation is the help text.
+//!
+//! Lives here: the groups of flags that commands share; what belongs to one command stands with that command.
+//! May not live here: defaults (they stand in [`Config::load`](super::Config::load)), and the other layers.
+//! The default of each flag is named in its text, because it applies only after environment and file.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+use super::values::{
+    DeviceChoice, DrainLimit, Dtype, KvDtype, Listen, LogFormat, ModelName, Order, PinPrompt, Ring,
+    SlotCount, Switch, ThreadCount, Watchdog,
+};
+
+/// Where things are, and how the program speaks; taken by every command.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Settings")]
+pub struct PlaceFlags {
+    /// Read settings from this file [default: vivavoce.toml in the data folder, if it is there]
+    #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+    /// Folder for models, recordings and the database [default: the platform's data folder + vivavoce]
+    #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub data_dir: Option<PathBuf>,
+    /// What the log looks like: text (colours only on a terminal) or json [default: text]
+    #[arg(long, global = true, value_name = "text|json")]
+    pub log_format: Option<LogFormat>,
+    /// Download nothing; also HF_HUB_OFFLINE=1 [default: off]
+    #[arg(long, global = true, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    pub offline: Option<Switch>,
+}
+
+/// How the engine computes; taken by every command that runs a model.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Engine")]
+pub struct EngineFlags {
+    /// Which model answers: demo (built in), random (weights of the published size, for measuring), a folder, or a
+    /// hub name that was fetched before [default: demo]
+    #[arg(long, value_name = "demo|random|DIR|HUBNAME")]
+    pub model: Option<ModelName>,
+    /// Where it runs [default: auto]
+    #[arg(long, value_name = "auto|cpu|cuda:N")]
+    pub device: Option<DeviceChoice>,
+    /// Number format of the weights [default: auto]
+    #[arg(long, value_name = "auto|f32|bf16|q8_0")]
+    pub dtype: Option<Dtype>,
+    /// Number format of the attention memory [default: auto]
+    #[arg(long, value_name = "auto|f32|bf16|fp8")]
+    pub kv_dtype: Option<KvDtype>,
+    /// CPU threads of the engine, 1 to 1024 [default: auto, one per core]
+    #[arg(long, value_name = "N|auto")]
+    pub threads: Option<ThreadCount>,
+    /// Order inside a tick: sooner (the answer to a frame leaves in the tick that brought it) or overlapped (encoder
+    /// beside model and decoder, for a device at its limit; the answer leaves one tick later) [default: sooner]
+    #[arg(long, value_name = "sooner|overlapped")]
+    pub order: Option<Order>,
+    /// Keys a full attention window shows: full (all of `context`) or short (one fewer, as the published sources do)
+    /// [default: full]
+    #[arg(long, value_name = "full|short")]
+    pub ring: Option<Ring>,
+    /// Keep the persona's prompt in the window when older speech is overwritten; auto is on for published weights and
+    /// off for the demo [default: auto]
+    #[arg(long, value_name = "on|off|auto")]
+    pub pin_prompt: Option<PinPrompt>,
+}
+
+/// How callers are served.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Server")]
+pub struct ServerFlags {
+    /// How many callers may talk at once, 1 to 256; auto is 4 on a CPU and what fits on a GPU [default: auto]
+    #[arg(long, value_name = "N|auto")]
+    pub slots: Option<SlotCount>,
+    /// Address of the server; port 0 takes any free port. Other machines can be let in only together with
+    /// --insecure-open [default: 127.0.0.1:8998]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<Listen>,
+    /// Refuse new callers while ticks take too long (p99 of the last 60 s above 72 ms) [default: on]
+    #[arg(long, value_name = "on|off")]
+    pub admission: Option<Switch>,
+    /// How long running calls may go on after SIGTERM, 0 to 86400 s, or 10m, 1h [default: 600s]
+    #[arg(long, value_name = "TIME")]
+    pub drain_limit: Option<DrainLimit>,
+    /// End the process with exit code 4 when one tick takes this long, 2 to 3600 s [default: 20s]
+    #[arg(long, value_name = "TIME")]
+    pub watchdog: Option<Watchdog>,
+    /// Let other machines in although there are no passwords: anybody who reaches the port may talk [default: off]
+    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    pub insecure_open: Option<Switch>,
+}

@@ -1,0 +1,372 @@
+//! The command line: help, wrong values, the order of settings, what `doctor` says.
+
+use std::net::TcpListener;
+
+use clap::CommandFactory;
+use serde_json::Value;
+use vivavoce::cli::Cli;
+
+use crate::program::Home;
+
+const COMMANDS: [&str; 7] = ["serve", "run", "bench", "load", "verify", "fetch", "doctor"];
+
+#[test]
+fn every_command_has_help_with_examples_and_every_flag_is_explained() {
+    let mut cli = Cli::command();
+    cli.build();
+    cli.clone().debug_assert();
+    let names: Vec<_> = cli
+        .get_subcommands()
+        .map(|command| command.get_name())
+        .collect();
+    assert_eq!(names, COMMANDS);
+    for command in cli.get_subcommands() {
+        let name = command.get_name();
+        assert!(command.get_about().is_some(), "{name} says what it does");
+        let after = command
+            .get_after_help()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        assert!(
+            after.contains("Examples:") && after.contains(&format!("vivavoce {name}")),
+            "{name}"
+        );
+        for argument in command.get_arguments() {
+            let help = argument
+                .get_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(help.len() > 5, "{name} {}: {help:?}", argument.get_id());
+        }
+    }
+}
+
+#[test]
+fn help_and_version_are_printed_and_are_no_error() {
+    let home = Home::new();
+    for command in COMMANDS {
+        let help = home.run(&[command, "--help"]);
+        assert_eq!(
+            (help.code, help.stderr.as_str()),
+            (Some(0), ""),
+            "{command}"
+        );
+        assert!(help.stdout.contains("Examples:"), "{command}");
+        assert!(help.stdout.contains("--data-dir"), "{command}");
+    }
+    let version = home.run(&["--version"]);
+    let expected = format!("vivavoce {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!((version.code, version.stdout), (Some(0), expected));
+    assert_eq!(home.run(&[]).code, Some(2), "no command");
+}
+
+#[test]
+fn a_wrong_argument_is_one_line_that_names_it_and_exit_code_2() {
+    let cases: [(&[&str], &[&str]); 22] = [
+        (
+            &["serve", "--slots", "0"],
+            &["--slots", "'0'", "from 1 to 256"],
+        ),
+        (
+            &["serve", "--slots", "257"],
+            &["--slots", "'257'", "from 1 to 256"],
+        ),
+        (&["serve", "--slots", "-1"], &["-1"]),
+        (&["serve", "--slots", "NaN"], &["--slots", "'NaN'", "auto"]),
+        (
+            &["serve", "--threads", "1025"],
+            &["--threads", "from 1 to 1024"],
+        ),
+        (
+            &["serve", "--device", "cuda"],
+            &["--device", "'cuda'", "cuda:N"],
+        ),
+        (
+            &["serve", "--dtype", "f16"],
+            &["--dtype", "'f16'", "f32, bf16, q8_0"],
+        ),
+        (&["serve", "--kv-dtype", "q8_0"], &["--kv-dtype", "fp8"]),
+        (
+            &["serve", "--order", "later"],
+            &["--order", "sooner, overlapped"],
+        ),
+        (&["serve", "--ring", "tiny"], &["--ring", "full, short"]),
+        (
+            &["serve", "--pin-prompt", "maybe"],
+            &["--pin-prompt", "auto, on, off"],
+        ),
+        (
+            &["serve", "--admission", "maybe"],
+            &["--admission", "on or off"],
+        ),
+        (
+            &["serve", "--listen", "8998"],
+            &["--listen", "ADDRESS:PORT"],
+        ),
+        (
+            &["serve", "--listen", "127.0.0.1:65536"],
+            &["--listen", "65535"],
+        ),
+        (
+            &["serve", "--watchdog", "1"],
+            &["--watchdog", "from 2 to 3600"],
+        ),
+        (
+            &["serve", "--drain-limit", "25h"],
+            &["--drain-limit", "from 0 to 86400"],
+        ),
+        (
+            &["serve", "--model", "no such model"],
+            &["--model", "owner/name"],
+        ),
+        (&["serve", "--no-such-flag"], &["--no-such-flag"]),
+        (&["run", "--output", "b.wav"], &["--input"]),
+        (&["bench", "--batch", "1,0"], &["--batch", "'0'", "1..=256"]),
+        (&["fetch", "../etc"], &["'../etc'", "owner/name"]),
+        (&["swerve"], &["'swerve'", "serve"]),
+    ];
+    let home = Home::new();
+    for (args, words) in cases {
+        let refused = home.run(args);
+        assert_eq!(
+            (refused.code, refused.stdout.as_str()),
+            (Some(2), ""),
+            "{args:?}"
+        );
+        assert_eq!(
+            refused.stderr.lines().count(),
+            1,
+            "{args:?}: {}",
+            refused.stderr
+        );
+        for word in words {
+            assert!(
+                refused.complaint().contains(word),
+                "{args:?}: {}",
+                refused.stderr
+            );
+        }
+    }
+}
+
+#[test]
+fn a_wrong_setting_in_environment_or_file_names_its_place() {
+    let home = Home::new();
+    let refused = home.run_with(&[("VIVAVOCE_SLOTS", "many")], &["serve"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    let expected = "VIVAVOCE_SLOTS is \"many\": it must be auto or a whole number from 1 to 256";
+    assert_eq!(refused.complaint(), expected);
+
+    let cases = [
+        (
+            "slots = 0\n",
+            "slots in FILE is \"0\": it must be auto or a whole number from 1 to 256",
+        ),
+        (
+            "slots = [4]\n",
+            "slots in FILE is \"[4]\": it must be auto or a whole number from 1 to 256",
+        ),
+        (
+            "kv-dtype = 'f32'\nkv_dtype = 'f32'\n",
+            "key \"kv_dtype\" stands twice in FILE",
+        ),
+        (
+            "data-dir = '/x'\nslot = 4\n",
+            "unknown key \"slot\" in FILE; known keys: ",
+        ),
+        ("ring = 'full'\nslots = = 4\n", "FILE, line 2: "),
+    ];
+    let file = home.path().join("settings.toml");
+    let path = file.to_str().expect("plain path");
+    for (text, complaint) in cases {
+        std::fs::write(&file, text).expect("writable");
+        let refused = home.run(&["serve", "--config", path]);
+        assert_eq!(refused.code, Some(2), "{text}: {refused:?}");
+        assert_eq!(refused.stderr.lines().count(), 1, "{text}: {refused:?}");
+        let said = refused.complaint().replace(path, "FILE");
+        assert!(said.starts_with(complaint), "{text}: {said}");
+    }
+    let missing = home.run(&["serve", "--config", "nowhere.toml"]);
+    assert_eq!(missing.code, Some(2), "{missing:?}");
+    assert!(missing.complaint().contains("nowhere.toml"), "{missing:?}");
+}
+
+/// `doctor --json` as JSON, and its exit code.
+fn doctor(home: &Home, variables: &[(&str, &str)], args: &[&str]) -> (Option<i32>, Value) {
+    let args = [&["doctor", "--json"], args].concat();
+    let finished = home.run_with(variables, &args);
+    let report = serde_json::from_str(&finished.stdout).expect("doctor prints JSON");
+    (finished.code, report)
+}
+
+fn setting(report: &Value, key: &str) -> (String, String) {
+    let settings = report["settings"].as_array().expect("a list");
+    let line = settings.iter().find(|line| line["key"] == key).expect(key);
+    let text = |field: &str| line[field].as_str().expect("text").to_owned();
+    (text("value"), text("source"))
+}
+
+fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let checks = report["checks"].as_array().expect("a list");
+    checks
+        .iter()
+        .find(|check| check["name"] == name)
+        .expect(name)
+}
+
+const ANY_PORT: [&str; 2] = ["--listen", "127.0.0.1:0"];
+
+#[test]
+fn a_flag_wins_over_the_environment_that_over_the_file_that_over_the_default() {
+    let home = Home::new();
+    std::fs::create_dir_all(home.data()).expect("writable");
+    let file = home.data().join("vivavoce.toml");
+    let text = "slots = 3\nthreads = 3\nring = 'short'\ninsecure_open = true\n";
+    std::fs::write(&file, text).expect("writable");
+    let variables = [
+        ("VIVAVOCE_SLOTS", "2"),
+        ("VIVAVOCE_THREADS", "2"),
+        ("VIVAVOCE_DTYPE", ""),
+    ];
+    let args = [&ANY_PORT[..], &["--slots", "1"]].concat();
+    let (code, report) = doctor(&home, &variables, &args);
+    assert_eq!(code, Some(0), "{report}");
+    let file = file.to_str().expect("plain path");
+    let cases = [
+        ("slots", "1", "flag"),
+        ("threads", "2", "VIVAVOCE_THREADS"),
+        ("ring", "short", file),
+        ("insecure-open", "on", file),
+        ("dtype", "auto", "default"),
+        ("watchdog", "20s", "default"),
+        ("drain-limit", "600s", "default"),
+        ("model", "demo", "default"),
+    ];
+    for (key, value, source) in cases {
+        assert_eq!(
+            setting(&report, key),
+            (value.to_owned(), source.to_owned()),
+            "{key}"
+        );
+    }
+}
+
+#[test]
+fn every_setting_of_serve_is_in_the_report() {
+    let home = Home::new();
+    let (_, report) = doctor(&home, &[], &ANY_PORT);
+    let mut cli = Cli::command();
+    cli.build();
+    let serve = cli.find_subcommand("serve").expect("it is a command");
+    for argument in serve
+        .get_arguments()
+        .filter_map(|argument| argument.get_long())
+    {
+        if !["help", "version", "config"].contains(&argument) {
+            setting(&report, argument);
+        }
+    }
+}
+
+#[test]
+fn other_machines_are_let_in_only_on_request() {
+    let home = Home::new();
+    for listen in [
+        "0.0.0.0:8998",
+        "[::]:8998",
+        "192.0.2.1:8998",
+        "[::ffff:192.0.2.1]:8998",
+    ] {
+        let refused = home.run(&["serve", "--listen", listen]);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert_eq!(refused.stderr.lines().count(), 1, "{refused:?}");
+        let complaint = refused.complaint();
+        assert!(
+            complaint.contains(listen) && complaint.contains("--insecure-open"),
+            "{complaint}"
+        );
+    }
+    let (_, report) = doctor(&home, &[], &["--listen", "0.0.0.0:0", "--insecure-open"]);
+    assert_eq!(check(&report, "port")["state"], "ok", "{report}");
+}
+
+#[test]
+fn secrets_print_as_stars() {
+    let home = Home::new();
+    let variables = [("HF_TOKEN", "hf_topsecret")];
+    let (code, report) = doctor(&home, &variables, &ANY_PORT);
+    assert_eq!(code, Some(0));
+    assert_eq!(
+        setting(&report, "hub token"),
+        ("********".to_owned(), "HF_TOKEN".to_owned())
+    );
+    assert!(!report.to_string().contains("topsecret"));
+    let text = home.run_with(&variables, &["doctor", "--listen", "127.0.0.1:0"]);
+    assert!(text.stdout.contains("********"), "{text:?}");
+    assert!(!format!("{text:?}").contains("topsecret"));
+}
+
+#[test]
+fn doctor_fails_with_the_first_reason_when_serve_would_not_work() {
+    let home = Home::new();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = taken
+        .local_addr()
+        .map(|address| (taken, address))
+        .expect("it is bound");
+    let address = taken.1.to_string();
+    std::fs::write(home.path().join("file"), "").expect("writable");
+    std::fs::create_dir(home.path().join("empty")).expect("writable");
+    let cases: [(&str, &[&str]); 5] = [
+        ("port", &["--listen", &address]),
+        ("model", &["--model", "./empty"]),
+        ("model", &["--model", "./nowhere"]),
+        ("model", &["--model", "owner/not-fetched"]),
+        ("data folder", &["--data-dir", "file/sub"]),
+    ];
+    for (name, args) in cases {
+        let args = if name == "port" {
+            args.to_vec()
+        } else {
+            [&ANY_PORT[..], args].concat()
+        };
+        let finished = home.run(&[&["doctor", "--json"][..], &args].concat());
+        assert_eq!(finished.code, Some(1), "{args:?}: {finished:?}");
+        assert!(
+            finished.complaint().starts_with(&format!("{name}: ")),
+            "{args:?}: {finished:?}"
+        );
+        let report: Value = serde_json::from_str(&finished.stdout).expect("doctor prints JSON");
+        assert_eq!(report["ok"], false);
+        assert_eq!(check(&report, name)["state"], "fail", "{report}");
+        assert!(check(&report, name)["cure"].is_string(), "{report}");
+    }
+    #[cfg(not(feature = "cuda"))]
+    {
+        let (code, report) = doctor(
+            &home,
+            &[],
+            &[&ANY_PORT[..], &["--device", "cuda:0"]].concat(),
+        );
+        assert_eq!(
+            (code, &check(&report, "gpu")["state"]),
+            (Some(1), &"fail".into()),
+            "{report}"
+        );
+    }
+}
+
+#[test]
+fn doctor_survives_settings_it_cannot_read_and_names_misspelt_variables() {
+    let home = Home::new();
+    let (code, report) = doctor(&home, &[("VIVAVOCE_RING", "none")], &[]);
+    assert_eq!(code, Some(1));
+    let finding = check(&report, "settings")["finding"]
+        .as_str()
+        .expect("text")
+        .to_owned();
+    assert!(finding.contains("VIVAVOCE_RING"), "{finding}");
+    let (code, report) = doctor(&home, &[("VIVAVOCE_SLOT", "3")], &ANY_PORT);
+    assert_eq!(code, Some(0));
+    assert_eq!(check(&report, "environment")["state"], "note", "{report}");
+}

@@ -1,0 +1,6 @@
+//! One binary for all tests that drive the real program; each file is one topic.
+
+mod cli;
+mod fetch;
+mod hub;
+mod program;
