@@ -153,7 +153,6 @@ pub struct Board {
     pub(super) steps: AtomicU64,
     pub(super) last_tick_us: AtomicU64,
     pub(super) next_tick_us: AtomicU64,
-    pub(super) busy_since_us: AtomicU64,
     pub(super) resyncs: AtomicU64,
     pub(super) tick_p50_us: AtomicU64,
     pub(super) tick_p99_us: AtomicU64,
@@ -178,9 +177,6 @@ pub(super) struct SlotCell {
     pub(super) frames: AtomicU64,
 }
 
-/// [`Board::busy_since_us`] while the thread is between ticks.
-pub(super) const NOT_BUSY: u64 = u64::MAX;
-
 impl Board {
     pub(super) fn new(slots: usize, clock: Arc<dyn Clock>) -> Self {
         let zero = || AtomicU64::new(0);
@@ -192,7 +188,6 @@ impl Board {
             steps: zero(),
             last_tick_us: zero(),
             next_tick_us: zero(),
-            busy_since_us: AtomicU64::new(NOT_BUSY),
             resyncs: zero(),
             tick_p50_us: zero(),
             tick_p99_us: zero(),

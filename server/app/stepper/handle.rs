@@ -14,7 +14,8 @@ pub use super::board::Board;
 pub use super::queues::{Mic, SeatCounters, SeatEvent, Speaker, SpeakerFrame};
 
 use super::board::Phase;
-use super::queues::{SeatEnds, seat_pair};
+use super::party::Party;
+use super::queues::seat_pair;
 
 /// Requests that may wait for the tick. Full: the tick has not looked for a while, and the caller is refused as busy.
 pub const REQUESTS_MAX: usize = 256;
@@ -103,12 +104,6 @@ impl<C> fmt::Debug for StepperHandle<C> {
     }
 }
 
-/// A request on its way to the tick.
-pub(super) struct Newcomer<C> {
-    pub(super) request: JoinRequest<C>,
-    pub(super) ends: SeatEnds,
-}
-
 /// Flags that handles set and the tick reads.
 #[derive(Debug, Default)]
 pub(super) struct Wishes {
@@ -132,7 +127,7 @@ impl Wishes {
 
 struct Door<C> {
     // Locked by session tasks for one push; the tick reads the other end of the queue and never takes this lock.
-    requests: Mutex<rtrb::Producer<Box<Newcomer<C>>>>,
+    requests: Mutex<rtrb::Producer<Box<Party<C>>>>,
     board: Arc<Board>,
     wishes: Arc<Wishes>,
 }
@@ -149,7 +144,7 @@ impl<C: Send + 'static> StepperHandle<C> {
     pub(super) fn new(
         board: Arc<Board>,
         wishes: Arc<Wishes>,
-    ) -> (Self, rtrb::Consumer<Box<Newcomer<C>>>) {
+    ) -> (Self, rtrb::Consumer<Box<Party<C>>>) {
         let (request_tx, request_rx) = rtrb::RingBuffer::new(REQUESTS_MAX);
         let door = Arc::new(Door {
             requests: Mutex::new(request_tx),
@@ -179,13 +174,13 @@ impl<C: Send + 'static> StepperHandle<C> {
             Phase::Ready | Phase::Draining => {}
         }
         let (mic, speaker, ends) = seat_pair(self.door.board.clone());
-        let newcomer = Box::new(Newcomer { request, ends });
+        let party = Box::new(Party::new(request, ends));
         let pushed = self
             .door
             .requests
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push(newcomer);
+            .push(party);
         pushed.map_err(|_| JoinError::Busy)?;
         // The thread sets `closed` and then empties the queue for the last time. Whoever does not see it here pushed
         // before that and gets an answer; whoever sees it may have come too late for one.

@@ -5,7 +5,25 @@
 //! The rule of the room: the tick takes no lock that another thread can hold, allocates nothing in steady state, and
 //! never touches disk or network. What needs any of that is left to the doorbell thread.
 
-pub mod board;
-pub mod clock;
+pub mod start;
+
 pub mod handle;
+
 pub mod queues;
+
+mod thread;
+
+mod party;
+
+mod doorbell;
+
+mod watchdog;
+
+pub mod board;
+
+pub mod clock;
+
+#[cfg(test)]
+mod tests;
+
+pub use start::{Options, StartError, StepperThread, StopError, spawn};

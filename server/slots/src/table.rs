@@ -318,8 +318,32 @@ impl<T> SlotTable<T> {
     }
 
     /// Those who wait, with their places; 1 is next.
-    pub fn waiters(&self) -> impl Iterator<Item = (u32, &T)> + '_ {
-        (1..).zip(self.waiting.iter().map(|waiter| &waiter.holder.payload))
+    pub fn waiters_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> + '_ {
+        let waiting = self.waiting.iter_mut();
+        (1..).zip(waiting.map(|waiter| &mut waiter.holder.payload))
+    }
+
+    /// What is kept for the seats that take no part in the next step.
+    pub fn not_live_mut(&mut self) -> impl Iterator<Item = &mut T> + '_ {
+        let rows = self.rows.iter_mut();
+        let seated = rows
+            .filter(|row| !matches!(row.slot, Slot::Live { .. }))
+            .filter_map(|row| row.holder.as_mut());
+        let waiting = self.waiting.iter_mut().map(|waiter| &mut waiter.holder);
+        seated.chain(waiting).map(|holder| &mut holder.payload)
+    }
+
+    /// Whether the next tick makes a step.
+    pub fn any_live(&self) -> bool {
+        let mut rows = self.rows.iter();
+        rows.any(|row| matches!(row.slot, Slot::Live { .. }))
+    }
+
+    /// What is kept for every seat, those who wait included.
+    pub fn holders_mut(&mut self) -> impl Iterator<Item = &mut T> + '_ {
+        let seated = self.rows.iter_mut().filter_map(|row| row.holder.as_mut());
+        let waiting = self.waiting.iter_mut().map(|waiter| &mut waiter.holder);
+        seated.chain(waiting).map(|holder| &mut holder.payload)
     }
 
     /// Writes the rows of the next step into `plan`, ascending.
@@ -353,22 +377,18 @@ impl<T> SlotTable<T> {
             .map(|holder| &mut holder.payload)
     }
 
-    /// The next row that wants its prompt read, in turns; `None` when there is none.
-    pub fn next_to_read(&mut self) -> Option<(Lease, Slot)> {
-        let capacity = self.capacity();
-        for step in 0..capacity {
-            let index = (self.read_from + step) % capacity;
-            let slot = self.rows[index].slot;
-            if let Slot::Queued { lease, .. } | Slot::Prefill { lease, .. } = slot {
-                self.read_from = (index + 1) % capacity;
-                return Some((lease, slot));
-            }
-        }
-        None
+    /// The next row that wants its prompt read; `None` when there is none. [`SlotTable::read`] passes the turn on.
+    pub fn next_to_read(&self) -> Option<(Lease, Slot)> {
+        let (before, from) = self.rows.split_at(self.read_from.min(self.rows.len()));
+        from.iter().chain(before).find_map(|row| match row.slot {
+            Slot::Queued { lease, .. } | Slot::Prefill { lease, .. } => Some((lease, row.slot)),
+            Slot::Free | Slot::Live { .. } | Slot::Closing { .. } => None,
+        })
     }
 
     /// The engine seated the row of `lease`, or read a chunk for it. Ignored if the lease no longer holds.
     pub fn read(&mut self, lease: Lease, readiness: Readiness) {
+        self.read_from = lease.slot.row() + 1;
         self.apply(lease, SlotEvent::Read(readiness));
     }
 

@@ -181,7 +181,7 @@ fn a_full_house_queues_in_order_and_refuses_the_rest() {
     let mut moved = Vec::new();
     assert!(table.promote(Gate::Open, |_, &mut session| moved.push(session)));
     assert_eq!(moved, [1]);
-    assert_eq!(table.waiters().next(), Some((1, &2)));
+    assert_eq!(table.waiters_mut().next(), Some((1, &mut 2)));
     assert_eq!(table.waiting(), WAITING_MAX - 1);
 }
 
@@ -216,13 +216,14 @@ fn a_closed_gate_keeps_strangers_out_and_lets_a_session_come_back() {
 fn prompts_are_read_in_turns() {
     let mut table = SlotTable::new(3);
     for session in 0..3 {
-        let lease = seated(table.join(ask(session, 0), (), Gate::Open));
-        if session != 1 {
-            table.read(lease, Readiness::Prefill { chunks_left: 9 });
-        }
+        seated(table.join(ask(session, 0), (), Gate::Open));
     }
     let turns: Vec<_> = (0..6)
-        .filter_map(|_| table.next_to_read().map(|(lease, _)| lease.slot.row()))
+        .filter_map(|_| {
+            let (lease, _) = table.next_to_read()?;
+            table.read(lease, Readiness::Prefill { chunks_left: 9 });
+            Some(lease.slot.row())
+        })
         .collect();
     assert_eq!(turns, [0, 1, 2, 0, 1, 2]);
     assert_eq!(SlotTable::<()>::new(2).next_to_read(), None);

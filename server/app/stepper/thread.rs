@@ -1,0 +1,493 @@
+//! The stepping thread's work: one tick after another.
+//!
+//! Lives here: [`Stepper`], which owns the engine and the table. No lock guards either, because nobody else can reach
+//! them, and its buffers are its own for life.
+//! May not live here: who sits where (`slots::table`), when a tick is due (`slots::pace`), starting and ending (`start`).
+//! Start reading at [`Stepper::tick`].
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use slots::engine::{Engine, EngineError, FrameKind, FrameOutput, Readiness, SeatError, TickPlan};
+use slots::pace::{Pace, WorkTime};
+use slots::slot::{CloseReason, Slot};
+use slots::table::{Gate, Joined, Refusal, SlotTable};
+use slots::times::TickTimes;
+use slots::units::{FRAME_SAMPLES, Lease};
+
+use super::board::{Board, Loss, Phase, SlotPhase, TICK_BUCKETS_US};
+use super::clock::Clock;
+use super::doorbell::{Bell, Note};
+use super::handle::{JoinError, Wishes};
+use super::party::Party;
+use super::queues::SeatState;
+
+/// Ticks between two updates of the percentiles on the board (about 1 s).
+const PERCENTILE_TICKS: u64 = 12;
+
+/// Whether there is to be another tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Tick,
+    Stop,
+}
+
+/// What a stepper is made of besides its engine.
+pub(super) struct Parts<C> {
+    pub(super) requests: rtrb::Consumer<Box<Party<C>>>,
+    pub(super) bell: Bell<C>,
+    pub(super) wishes: Arc<Wishes>,
+    pub(super) board: Arc<Board>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) admission: bool,
+    pub(super) drain_limit_us: u64,
+}
+
+/// Owns the engine, the table and the buffers between the queues and the engine.
+pub(super) struct Stepper<E: Engine> {
+    engine: E,
+    table: SlotTable<Box<Party<E::Call>>>,
+    parts: Parts<E::Call>,
+    pace: Pace,
+    times: TickTimes,
+    seat_time: WorkTime,
+    chunk_time: WorkTime,
+    gate: Gate,
+    drain_until_us: Option<u64>,
+    was_late: bool,
+    /// `[capacity, FRAME_SAMPLES]`
+    mic: Box<[f32]>,
+    out: Box<[FrameOutput]>,
+    plan: TickPlan,
+}
+
+impl<E: Engine> Stepper<E> {
+    pub(super) fn new(engine: E, parts: Parts<E::Call>) -> Self {
+        let slots = engine.capacity();
+        let pace = Pace::start(parts.clock.now_us());
+        Self {
+            table: SlotTable::new(slots),
+            pace,
+            times: TickTimes::default(),
+            seat_time: WorkTime::default(),
+            chunk_time: WorkTime::default(),
+            gate: Gate::Open,
+            drain_until_us: None,
+            was_late: false,
+            mic: vec![0.0; slots * FRAME_SAMPLES].into(),
+            out: (0..slots).map(|_| FrameOutput::idle()).collect(),
+            plan: TickPlan {
+                live: Vec::with_capacity(slots),
+            },
+            engine,
+            parts,
+        }
+    }
+
+    /// Ticks until told to stop.
+    ///
+    /// # Errors
+    /// [`EngineError`]: the device failed, and nobody has been told.
+    pub(super) fn run(&mut self) -> Result<(), EngineError> {
+        while self.tick()? == Next::Tick {
+            self.rest()?;
+        }
+        Ok(())
+    }
+
+    /// One tick, without the sleep that follows it.
+    pub(super) fn tick(&mut self) -> Result<Next, EngineError> {
+        let begun_us = self.begin();
+        if self.heed_wishes(begun_us) == Next::Stop {
+            return Ok(Next::Stop);
+        }
+        self.look_after_peers();
+        self.take_requests();
+        self.ring();
+        self.table.plan(&mut self.plan);
+        if self.plan.live.is_empty() {
+            self.times.push(None);
+        } else {
+            self.hear(begun_us);
+            self.engine.step(&self.plan, &self.mic, &mut self.out)?;
+            self.deliver();
+            self.ring();
+            self.note_time(begun_us);
+        }
+        self.use_slack(true)?;
+        self.publish();
+        Ok(Next::Tick)
+    }
+
+    /// Sleeps until the next tick is due. Who asks for a seat meanwhile is answered, and seated if the time is there.
+    pub(super) fn rest(&mut self) -> Result<(), EngineError> {
+        while self.parts.clock.now_us() < self.pace.due_us() {
+            self.parts.clock.sleep_until_us(self.pace.due_us());
+            let in_time = self.parts.clock.now_us() < self.pace.due_us();
+            if self.parts.wishes.stop.load(SeqCst) {
+                return Ok(());
+            }
+            if in_time && !self.parts.requests.is_empty() {
+                self.take_requests();
+                self.ring();
+                self.use_slack(false)?;
+                self.publish();
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends every session with `reason` and answers whoever still asks. Nothing ticks afterwards.
+    pub(super) fn finish(&mut self, reason: CloseReason) {
+        let Parts {
+            bell,
+            board,
+            wishes,
+            requests,
+            ..
+        } = &mut self.parts;
+        board.set_phase(match reason {
+            CloseReason::EngineFault => Phase::Failed,
+            _ => Phase::Stopped,
+        });
+        wishes.closed.store(true, SeqCst);
+        self.table.close_all(reason, |mut party| {
+            board.ended[reason.index()].fetch_add(1, Relaxed);
+            party.end(reason);
+            bell.bury(party);
+        });
+        while let Ok(party) = requests.pop() {
+            party.ends.refuse(JoinError::EngineStopped);
+            bell.bury(party);
+        }
+        bell.ring();
+    }
+
+    /// The engine, when nothing ticks any more. Everything else is freed, and the doorbell thread ends by it.
+    pub(super) fn into_engine(self) -> E {
+        self.engine
+    }
+
+    fn begin(&mut self) -> u64 {
+        let board = &self.parts.board;
+        let now_us = self.parts.clock.now_us();
+        let begun = self.pace.begin(now_us);
+        let tick = board.ticks.fetch_add(1, Relaxed);
+        board.last_tick_us.store(now_us, Relaxed);
+        board.next_tick_us.store(self.pace.due_us(), Relaxed);
+        if begun.ticks_lost > 0 {
+            board.resyncs.store(self.pace.resyncs(), Relaxed);
+            self.table.plan(&mut self.plan);
+            for &slot in &self.plan.live {
+                if let Some((_, _, party)) = self.table.live_mut(slot) {
+                    party.after_stall(begun.ticks_lost, board);
+                }
+            }
+            self.parts.bell.note(Note::Resynchronised {
+                tick,
+                late_us: begun.late_us,
+            });
+        }
+        now_us
+    }
+
+    fn heed_wishes(&mut self, now_us: u64) -> Next {
+        let wishes = &self.parts.wishes;
+        if wishes.stop.load(SeqCst) {
+            return Next::Stop;
+        }
+        if wishes.drain.load(SeqCst) && self.drain_until_us.is_none() {
+            self.drain_until_us = Some(now_us.saturating_add(self.parts.drain_limit_us));
+            self.parts.board.set_phase(Phase::Draining);
+            let Parts { bell, board, .. } = &mut self.parts;
+            self.table
+                .close_waiting(|party| end(party, CloseReason::ServerStopping, board, bell));
+        }
+        self.gate = if self.drain_until_us.is_some() {
+            Gate::Draining
+        } else if self.parts.admission && !self.times.admission_open() {
+            Gate::TooSlow
+        } else {
+            Gate::Open
+        };
+        match self.drain_until_us {
+            Some(until_us) if now_us >= until_us || self.table.is_empty() => Next::Stop,
+            _ => Next::Tick,
+        }
+    }
+
+    fn look_after_peers(&mut self) {
+        let Parts { bell, board, .. } = &mut self.parts;
+        let waiting = self.table.waiting();
+        self.table.tick_peers(
+            |party| party.peer(),
+            |party, reason| end(party, reason, board, bell),
+        );
+        self.table.sweep(|slot| self.engine.vacate(slot));
+        self.table
+            .promote(self.gate, |_, party| party.tell(SeatState::Queued));
+        if self.table.waiting() != waiting {
+            for (place, party) in self.table.waiters_mut() {
+                party.tell(SeatState::Waiting { place });
+            }
+        }
+        for party in self.table.not_live_mut() {
+            party.keep_newest(board);
+        }
+    }
+
+    fn take_requests(&mut self) {
+        // As many as there are now: whoever keeps asking meanwhile is heard next time.
+        for _ in 0..self.parts.requests.slots() {
+            let Ok(party) = self.parts.requests.pop() else {
+                return;
+            };
+            self.take_request(party);
+        }
+    }
+
+    fn take_request(&mut self, party: Box<Party<E::Call>>) {
+        let Parts { bell, board, .. } = &mut self.parts;
+        let ask = party.ask;
+        let replaced = match self.table.join(ask, party, self.gate) {
+            Joined::Seated {
+                lease,
+                replaced,
+                vacate,
+            } => {
+                if vacate {
+                    self.engine.vacate(lease.slot);
+                }
+                if let Some(party) = self.table.holder_mut(lease) {
+                    party.tell(SeatState::Queued);
+                }
+                replaced
+            }
+            Joined::Waiting { place, replaced } => {
+                if let Some((_, party)) = self.table.waiters_mut().nth(place as usize - 1) {
+                    party.tell(SeatState::Waiting { place });
+                }
+                replaced
+            }
+            Joined::Refused { holder, refusal } => {
+                board.refused.fetch_add(1, Relaxed);
+                holder.ends.refuse(match refusal {
+                    Refusal::Full => JoinError::Full {
+                        slots: self.table.capacity(),
+                        waiting: self.table.waiting(),
+                    },
+                    Refusal::Gate(Gate::Draining) => JoinError::Draining,
+                    Refusal::Gate(Gate::TooSlow | Gate::Open) => JoinError::AdmissionStopped {
+                        p99_us: self.times.percentile_us(99),
+                    },
+                    Refusal::Stale { newest } => JoinError::Stale {
+                        generation: ask.generation,
+                        newest,
+                    },
+                });
+                bell.bury(holder);
+                return;
+            }
+        };
+        board.joined.fetch_add(1, Relaxed);
+        if let Some(party) = replaced {
+            end(party, CloseReason::Replaced, board, bell);
+        }
+    }
+
+    /// Fills the rows of `mic` that the plan names.
+    fn hear(&mut self, now_us: u64) {
+        for &slot in &self.plan.live {
+            let row = &mut self.mic[slot.row() * FRAME_SAMPLES..][..FRAME_SAMPLES];
+            if let Some((_, _, party)) = self.table.live_mut(slot) {
+                party.hear(row, now_us, &self.parts.board);
+            }
+        }
+    }
+
+    /// Hands each row's output to its listener. The plan was made in this tick and nobody joined since, so a row that
+    /// is live still belongs to whom it was stepped for.
+    fn deliver(&mut self) {
+        let Parts { bell, board, .. } = &mut self.parts;
+        for &slot in &self.plan.live {
+            let output = &mut self.out[slot.row()];
+            let Some((lease, frame, party)) = self.table.live_mut(slot) else {
+                continue;
+            };
+            let over = match output.kind {
+                FrameKind::Live => {
+                    let pushed = party.ends.push_frame(frame, &mut output.pcm, output.text);
+                    party.unrung = true;
+                    pushed.err().map(|_| CloseReason::ListenerTooSlow)
+                }
+                FrameKind::WarmingUp | FrameKind::Idle => None,
+                FrameKind::Fault(fault) => Some(CloseReason::RowFault(fault)),
+            };
+            match over {
+                None => {
+                    let sent = output.kind == FrameKind::Live;
+                    board.frames_sent.fetch_add(sent.into(), Relaxed);
+                    self.table.stepped(lease);
+                }
+                Some(reason) => {
+                    if let Some(party) = self.table.close(lease, reason) {
+                        end(party, reason, board, bell);
+                    }
+                }
+            }
+        }
+    }
+
+    fn note_time(&mut self, begun_us: u64) {
+        let now_us = self.parts.clock.now_us();
+        let Parts { bell, board, .. } = &mut self.parts;
+        let took_us = now_us.saturating_sub(begun_us);
+        self.times.push(Some(took_us));
+        board.steps.fetch_add(1, Relaxed);
+        board.tick_sum_us.fetch_add(took_us, Relaxed);
+        let bucket = TICK_BUCKETS_US.partition_point(|&bound_us| bound_us < took_us);
+        board.tick_buckets[bucket].fetch_add(1, Relaxed);
+        let late = self.pace.is_late(now_us);
+        if late {
+            board.losses.add(Loss::LateTick, 1);
+            for &slot in &self.plan.live {
+                if let Some((_, _, party)) = self.table.live_mut(slot) {
+                    party.ends.count(Loss::LateTick, 1);
+                }
+            }
+            if !self.was_late {
+                bell.note(Note::Late {
+                    tick: board.ticks() - 1,
+                    took_us,
+                    rows: self.plan.live.len(),
+                });
+            }
+        }
+        self.was_late = late;
+    }
+
+    /// Seats callers and reads their prompts in the time that is left, in turns. With `at_least_one`, one piece is done
+    /// even if there is no time, so that nobody starves.
+    fn use_slack(&mut self, at_least_one: bool) -> Result<(), EngineError> {
+        let mut unconditional = at_least_one;
+        while let Some((lease, slot)) = self.table.next_to_read() {
+            let begun_us = self.parts.clock.now_us();
+            let seated = slot.seated();
+            let expected_us = match seated {
+                true => self.chunk_time.expected_us(),
+                false => self.seat_time.expected_us(),
+            };
+            // With nobody live there is no tick to be in time for.
+            let fits = match self.table.any_live() {
+                true => self.pace.fits(begun_us, expected_us),
+                false => begun_us < self.pace.due_us(),
+            };
+            if !fits && !unconditional {
+                break;
+            }
+            unconditional = false;
+            if seated {
+                let readiness = self.engine.prefill(lease.slot)?;
+                self.read(lease, readiness);
+            } else {
+                self.seat(lease);
+            }
+            let took_us = self.parts.clock.now_us().saturating_sub(begun_us);
+            match seated {
+                true => self.chunk_time.measured(took_us),
+                false => self.seat_time.measured(took_us),
+            }
+            self.ring();
+        }
+        Ok(())
+    }
+
+    fn seat(&mut self, lease: Lease) {
+        let call = self
+            .table
+            .holder_mut(lease)
+            .and_then(|party| party.call.take());
+        let seated = call.map(|call| self.engine.seat(lease.slot, call));
+        let reason = match seated {
+            Some(Ok(readiness)) => return self.read(lease, readiness),
+            Some(Err(SeatError::PromptTooLong {
+                positions,
+                positions_max,
+            })) => CloseReason::PromptTooLong {
+                positions: u32::try_from(positions).unwrap_or(u32::MAX),
+                positions_max: u32::try_from(positions_max).unwrap_or(u32::MAX),
+            },
+            // A queued row has its call by the way it is made; should that ever break, this session alone ends.
+            None => CloseReason::EngineFault,
+        };
+        let Parts { bell, board, .. } = &mut self.parts;
+        if let Some(party) = self.table.close_unseated(lease, reason) {
+            end(party, reason, board, bell);
+        }
+    }
+
+    fn read(&mut self, lease: Lease, readiness: Readiness) {
+        self.table.read(lease, readiness);
+        if let Some(party) = self.table.holder_mut(lease) {
+            party.tell(match readiness {
+                Readiness::Live => SeatState::Live,
+                Readiness::Prefill { chunks_left } => SeatState::Prefill { chunks_left },
+            });
+        }
+    }
+
+    /// Has the tasks woken whose seats have news.
+    fn ring(&mut self) {
+        let bell = &mut self.parts.bell;
+        for party in self.table.holders_mut() {
+            if party.unrung {
+                party.unrung = !bell.wake(party.ends.line());
+            }
+        }
+        bell.ring();
+    }
+
+    fn publish(&mut self) {
+        let open = !self.parts.admission || self.times.admission_open();
+        let Parts { bell, board, .. } = &mut self.parts;
+        for ((_, slot), cell) in self.table.slots().zip(&board.slots) {
+            let (phase, frames) = match slot {
+                Slot::Free => (SlotPhase::Free, 0),
+                Slot::Queued { .. } => (SlotPhase::Queued, 0),
+                Slot::Prefill { .. } => (SlotPhase::Prefill, 0),
+                Slot::Live { frame, .. } => (SlotPhase::Live, frame),
+                Slot::Closing { .. } => (SlotPhase::Closing, 0),
+            };
+            cell.phase.store(phase as u8, Relaxed);
+            cell.frames.store(frames, Relaxed);
+        }
+        board.waiting.store(self.table.waiting() as u64, Relaxed);
+        let counters = self.engine.counters();
+        board.cache_hits.store(counters.prompt_cache_hits, Relaxed);
+        board
+            .cache_misses
+            .store(counters.prompt_cache_misses, Relaxed);
+        board
+            .cache_bytes
+            .store(counters.prompt_cache_bytes, Relaxed);
+        let changed = board.admission_open.swap(open, Relaxed) != open;
+        if changed || board.ticks().is_multiple_of(PERCENTILE_TICKS) {
+            let p99_us = self.times.percentile_us(99);
+            board
+                .tick_p50_us
+                .store(self.times.percentile_us(50), Relaxed);
+            board.tick_p99_us.store(p99_us, Relaxed);
+            if changed {
+                bell.note(Note::Admission { open, p99_us });
+            }
+        }
+        bell.ring();
+    }
+}
+
+/// Tells a session that it is over and leaves what it held to the doorbell thread.
+fn end<C>(mut party: Box<Party<C>>, reason: CloseReason, board: &Board, bell: &mut Bell<C>) {
+    board.ended[reason.index()].fetch_add(1, Relaxed);
+    party.end(reason);
+    bell.bury(party);
+}
