@@ -51,9 +51,11 @@ impl Data<'_> {
     pub fn to_f32(&self) -> Cow<'_, [f32]> {
         match self {
             Data::F32(data) => Cow::Borrowed(data),
-            Data::Bf16(bits) => {
-                Cow::Owned(bits.iter().map(|&b| f32::from_bits(u32::from(b) << 16)).collect())
-            }
+            Data::Bf16(bits) => Cow::Owned(
+                bits.iter()
+                    .map(|&b| f32::from_bits(u32::from(b) << 16))
+                    .collect(),
+            ),
         }
     }
 }
@@ -77,7 +79,8 @@ impl Lanes {
         self.active.clear();
         if padded {
             self.rows.extend(0..capacity);
-            self.active.extend((0..capacity).map(|row| live.binary_search(&row).is_ok()));
+            self.active
+                .extend((0..capacity).map(|row| live.binary_search(&row).is_ok()));
         } else {
             self.rows.extend_from_slice(live);
             self.active.resize(live.len(), true);
@@ -201,27 +204,72 @@ pub trait Backend: Sized + Send + 'static {
     fn synchronize(&mut self) -> Done;
 
     /// A matrix `[rows, cols]`.
-    fn weight(&mut self, rows: usize, cols: usize, data: Data<'_>) -> Result<Self::Weight, EngineError>;
+    fn weight(
+        &mut self,
+        rows: usize,
+        cols: usize,
+        data: Data<'_>,
+    ) -> Result<Self::Weight, EngineError>;
     /// A codec matrix `[rows, cols]`, always kept in f32.
-    fn weight_f32(&mut self, rows: usize, cols: usize, data: Data<'_>) -> Result<Self::Weight, EngineError>;
+    fn weight_f32(
+        &mut self,
+        rows: usize,
+        cols: usize,
+        data: Data<'_>,
+    ) -> Result<Self::Weight, EngineError>;
     /// A vector.
     fn vector(&mut self, data: &[f32]) -> Result<Self::Vector, EngineError>;
     /// A table `[rows, dim]`.
-    fn table(&mut self, rows: usize, dim: usize, data: Data<'_>) -> Result<Self::Table, EngineError>;
+    fn table(
+        &mut self,
+        rows: usize,
+        dim: usize,
+        data: Data<'_>,
+    ) -> Result<Self::Table, EngineError>;
     /// A codec table `[rows, dim]`, always kept in f32.
-    fn table_f32(&mut self, rows: usize, dim: usize, data: Data<'_>) -> Result<Self::Table, EngineError>;
+    fn table_f32(
+        &mut self,
+        rows: usize,
+        dim: usize,
+        data: Data<'_>,
+    ) -> Result<Self::Table, EngineError>;
     /// A convolution; `weight` is `[out, in, kernel]`.
-    fn conv(&mut self, shape: ConvShape, weight: &[f32], bias: Option<&[f32]>) -> Result<Self::Conv, EngineError>;
+    fn conv(
+        &mut self,
+        shape: ConvShape,
+        weight: &[f32],
+        bias: Option<&[f32]>,
+    ) -> Result<Self::Conv, EngineError>;
     /// A transposed convolution; `weight` is `[in, out, 2 * stride]`, or `[in, 1, 2 * stride]` when depthwise.
-    fn conv_tr(&mut self, shape: ConvTrShape, weight: &[f32], bias: Option<&[f32]>)
-    -> Result<Self::ConvTr, EngineError>;
+    fn conv_tr(
+        &mut self,
+        shape: ConvTrShape,
+        weight: &[f32],
+        bias: Option<&[f32]>,
+    ) -> Result<Self::ConvTr, EngineError>;
     /// A codebook `[codes, dim]`.
-    fn codebook(&mut self, codes: usize, dim: usize, entries: &[f32]) -> Result<Self::Codebook, EngineError>;
+    fn codebook(
+        &mut self,
+        codes: usize,
+        dim: usize,
+        entries: &[f32],
+    ) -> Result<Self::Codebook, EngineError>;
 
     /// A ring of `cells` for each of `rows` rows, all zero. `codec`: always kept in f32.
-    fn ring(&mut self, rows: usize, heads: Heads, cells: usize, codec: bool) -> Result<Self::Ring, EngineError>;
+    fn ring(
+        &mut self,
+        rows: usize,
+        heads: Heads,
+        cells: usize,
+        codec: bool,
+    ) -> Result<Self::Ring, EngineError>;
     /// Saves cells of one row.
-    fn ring_save(&mut self, ring: &Self::Ring, row: usize, cells: Range<usize>) -> Result<Self::RingPart, EngineError>;
+    fn ring_save(
+        &mut self,
+        ring: &Self::Ring,
+        row: usize,
+        cells: Range<usize>,
+    ) -> Result<Self::RingPart, EngineError>;
     /// Puts saved cells back, into any row, bit for bit.
     fn ring_load(&mut self, ring: &mut Self::Ring, row: usize, part: &Self::RingPart) -> Done;
     /// Bytes of a saved part.
@@ -254,7 +302,13 @@ pub trait Backend: Sized + Send + 'static {
         y: &mut Self::Buf,
     ) -> Done;
     /// Root mean square norm in f32.
-    fn rms_norm(&mut self, x: &Self::Buf, alpha: &Self::Vector, eps: f32, y: &mut Self::Buf) -> Done;
+    fn rms_norm(
+        &mut self,
+        x: &Self::Buf,
+        alpha: &Self::Vector,
+        eps: f32,
+        y: &mut Self::Buf,
+    ) -> Done;
     /// Layer norm in f32.
     fn layer_norm(
         &mut self,
@@ -279,6 +333,8 @@ pub trait Backend: Sized + Send + 'static {
     fn gelu(&mut self, x: &mut Self::Buf) -> Done;
     /// ELU with alpha 1 in place.
     fn elu(&mut self, x: &mut Self::Buf) -> Done;
+    /// `to += from`.
+    fn add(&mut self, from: &Self::Buf, to: &mut Self::Buf) -> Done;
     /// `to` becomes a copy of `from`.
     fn copy(&mut self, from: &Self::Buf, to: &mut Self::Buf) -> Done;
 
@@ -305,5 +361,10 @@ pub trait Backend: Sized + Send + 'static {
     ) -> Done;
     /// For each row of `residual`: the nearest entry's index into `codes`, the lowest on a tie; then takes that entry
     /// off the residual.
-    fn quantize(&mut self, book: &Self::Codebook, residual: &mut Self::Buf, codes: &mut Vec<u32>) -> Done;
+    fn quantize(
+        &mut self,
+        book: &Self::Codebook,
+        residual: &mut Self::Buf,
+        codes: &mut Vec<u32>,
+    ) -> Done;
 }

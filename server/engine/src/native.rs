@@ -59,9 +59,15 @@ pub struct NativeConvTr {
 }
 
 enum ConvTrKind {
-    Full { weight: Matrix, bias: Option<Vec<f32>> },
+    Full {
+        weight: Matrix,
+        bias: Option<Vec<f32>>,
+    },
     /// `[2 * stride, channels]`.
-    Depthwise { taps: Vec<f32>, bias: Option<Vec<f32>> },
+    Depthwise {
+        taps: Vec<f32>,
+        bias: Option<Vec<f32>>,
+    },
 }
 
 /// The last columns of every row, `[rows, columns, channels]`.
@@ -76,7 +82,13 @@ pub struct NativeCarry {
 impl NativeCarry {
     fn new(rows: usize, columns: usize, channels: usize, replicate: bool) -> Self {
         let data = vec![0.0; rows * columns * channels];
-        Self { columns, channels, replicate, data, fresh: vec![true; rows] }
+        Self {
+            columns,
+            channels,
+            replicate,
+            data,
+            fresh: vec![true; rows],
+        }
     }
 
     /// Lays out `[lanes, columns + t, channels]`: each lane's past, then its input; keeps the new past.
@@ -127,13 +139,23 @@ impl Native {
 
     fn product(&self, w: &Matrix, x: &[f32], y: &mut [f32], epilogue: Epilogue<'_>) {
         let n = x.len() / w.cols();
-        let x = Vectors { data: x, outer: 1, outer_stride: 0, inner: n, inner_stride: w.cols() };
+        let x = Vectors {
+            data: x,
+            outer: 1,
+            outer_stride: 0,
+            inner: n,
+            inner_stride: w.cols(),
+        };
         kernels::matmul(&self.pool, w, x, y, epilogue);
     }
 }
 
 /// Plain product: nothing added, nothing scaled.
-const PLAIN: Epilogue<'static> = Epilogue { bias: None, scale: None, add: false };
+const PLAIN: Epilogue<'static> = Epilogue {
+    bias: None,
+    scale: None,
+    add: false,
+};
 
 impl Backend for Native {
     type Buf = Vec<f32>;
@@ -152,7 +174,12 @@ impl Backend for Native {
     }
 
     fn describe(&self) -> String {
-        format!("cpu, {} threads, weights {:?}, kv {:?}", self.pool.threads(), self.dtype, self.kv_dtype)
+        format!(
+            "cpu, {} threads, weights {:?}, kv {:?}",
+            self.pool.threads(),
+            self.dtype,
+            self.kv_dtype
+        )
     }
 
     fn synchronize(&mut self) -> Done {
@@ -163,7 +190,12 @@ impl Backend for Native {
         Ok(Self::matrix(self.dtype, rows, cols, &data))
     }
 
-    fn weight_f32(&mut self, rows: usize, cols: usize, data: Data<'_>) -> Result<Matrix, EngineError> {
+    fn weight_f32(
+        &mut self,
+        rows: usize,
+        cols: usize,
+        data: Data<'_>,
+    ) -> Result<Matrix, EngineError> {
         Ok(Self::matrix(Dtype::F32, rows, cols, &data))
     }
 
@@ -199,7 +231,11 @@ impl Backend for Native {
             }
         }
         let weight = Matrix::from_f32(Dtype::F32, shape.channels_out, taps * width, &windows);
-        Ok(NativeConv { shape, weight, bias: bias.map(<[f32]>::to_vec) })
+        Ok(NativeConv {
+            shape,
+            weight,
+            bias: bias.map(<[f32]>::to_vec),
+        })
     }
 
     fn conv_tr(
@@ -217,7 +253,10 @@ impl Backend for Native {
                     taps[tap * inputs + channel] = weight[channel * kernel + tap];
                 }
             }
-            ConvTrKind::Depthwise { taps, bias: bias.map(<[f32]>::to_vec) }
+            ConvTrKind::Depthwise {
+                taps,
+                bias: bias.map(<[f32]>::to_vec),
+            }
         } else {
             // Output j of step t is x[t-1] * w[j + stride] + x[t] * w[j]: one row for each (j, out channel).
             let mut rows = vec![0.0; stride * outputs * 2 * inputs];
@@ -239,7 +278,12 @@ impl Backend for Native {
         Ok(NativeConvTr { shape, kind })
     }
 
-    fn codebook(&mut self, codes: usize, dim: usize, entries: &[f32]) -> Result<Codebook, EngineError> {
+    fn codebook(
+        &mut self,
+        codes: usize,
+        dim: usize,
+        entries: &[f32],
+    ) -> Result<Codebook, EngineError> {
         Ok(Codebook::new(codes, dim, entries))
     }
 
@@ -252,9 +296,15 @@ impl Backend for Native {
     ) -> Result<NativeRing, EngineError> {
         let dtype = if codec { KvDtype::F32 } else { self.kv_dtype };
         let ring = KvRing::new(dtype, rows, heads.count, heads.dim, cells);
-        let rope = heads.rope_max_period.map(|period| Rope::new(heads.dim, period));
+        let rope = heads
+            .rope_max_period
+            .map(|period| Rope::new(heads.dim, period));
         let number_bytes = if dtype == KvDtype::F32 { 4 } else { 2 };
-        Ok(NativeRing { ring, rope, cell_bytes: 2 * heads.count * heads.dim * number_bytes })
+        Ok(NativeRing {
+            ring,
+            rope,
+            cell_bytes: 2 * heads.count * heads.dim * number_bytes,
+        })
     }
 
     fn ring_save(
@@ -264,7 +314,10 @@ impl Backend for Native {
         cells: Range<usize>,
     ) -> Result<NativePart, EngineError> {
         let bytes = ring.cell_bytes * cells.len();
-        Ok(NativePart { cells: Arc::new(ring.ring.save(row, cells)), bytes })
+        Ok(NativePart {
+            cells: Arc::new(ring.ring.save(row, cells)),
+            bytes,
+        })
     }
 
     fn ring_load(&mut self, ring: &mut NativeRing, row: usize, part: &NativePart) -> Done {
@@ -277,7 +330,12 @@ impl Backend for Native {
     }
 
     fn carry(&mut self, rows: usize, conv: &NativeConv) -> Result<NativeCarry, EngineError> {
-        Ok(NativeCarry::new(rows, conv.shape.carry(), conv.shape.channels_in, conv.shape.replicate))
+        Ok(NativeCarry::new(
+            rows,
+            conv.shape.carry(),
+            conv.shape.channels_in,
+            conv.shape.replicate,
+        ))
     }
 
     fn carry_tr(&mut self, rows: usize, conv: &NativeConvTr) -> Result<NativeCarry, EngineError> {
@@ -307,7 +365,10 @@ impl Backend for Native {
         let dim = tables[0].dim();
         out.clear();
         out.resize(ids.len() / tables.len() * dim, 0.0);
-        for (ids, sum) in ids.chunks_exact(tables.len()).zip(out.chunks_exact_mut(dim)) {
+        for (ids, sum) in ids
+            .chunks_exact(tables.len())
+            .zip(out.chunks_exact_mut(dim))
+        {
             for (table, &id) in tables.iter().zip(ids) {
                 if let Ok(id) = usize::try_from(id) {
                     table.add_row(id, sum);
@@ -340,7 +401,16 @@ impl Backend for Native {
         y: &mut Vec<f32>,
     ) -> Done {
         let scale = scale.map(Vec::as_slice);
-        self.product(w, x, y, Epilogue { bias: None, scale, add: true });
+        self.product(
+            w,
+            x,
+            y,
+            Epilogue {
+                bias: None,
+                scale,
+                add: true,
+            },
+        );
         Ok(())
     }
 
@@ -372,13 +442,14 @@ impl Backend for Native {
         out: &mut Vec<f32>,
     ) -> Done {
         self.queries.clear();
-        self.queries.extend(queries.iter().map(|query| kernels::Query {
-            row: query.row,
-            position: query.position,
-            first: query.first,
-            pinned: query.pinned,
-            pinned_rotation: query.pinned_rotation,
-        }));
+        self.queries
+            .extend(queries.iter().map(|query| kernels::Query {
+                row: query.row,
+                position: query.position,
+                first: query.first,
+                pinned: query.pinned,
+                pinned_rotation: query.pinned_rotation,
+            }));
         let order = match order {
             WriteOrder::EachThenAttend => kernels::WriteOrder::EachThenAttend,
             WriteOrder::AllThenAttend => kernels::WriteOrder::AllThenAttend,
@@ -411,6 +482,11 @@ impl Backend for Native {
 
     fn elu(&mut self, x: &mut Vec<f32>) -> Done {
         kernels::elu(x);
+        Ok(())
+    }
+
+    fn add(&mut self, from: &Vec<f32>, to: &mut Vec<f32>) -> Done {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
         Ok(())
     }
 
@@ -460,7 +536,11 @@ impl Backend for Native {
                 inner_stride: taps * channels,
             }
         };
-        let epilogue = Epilogue { bias: conv.bias.as_deref(), scale: None, add };
+        let epilogue = Epilogue {
+            bias: conv.bias.as_deref(),
+            scale: None,
+            add,
+        };
         kernels::matmul(&self.pool, &conv.weight, x, y, epilogue);
         Ok(())
     }
@@ -487,7 +567,11 @@ impl Backend for Native {
                     inner: t,
                     inner_stride: channels,
                 };
-                let epilogue = Epilogue { bias: bias.as_deref(), scale: None, add: false };
+                let epilogue = Epilogue {
+                    bias: bias.as_deref(),
+                    scale: None,
+                    add: false,
+                };
                 kernels::matmul(&self.pool, weight, x, y, epilogue);
             }
             ConvTrKind::Depthwise { taps, bias } => {

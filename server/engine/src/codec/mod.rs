@@ -158,11 +158,16 @@ impl<B: Backend> Codec<B> {
         tap: Tap<'_, B>,
     ) -> Done {
         backend.upload(pcm, self.config.channels, &mut self.x)?;
-        self.encoder.forward(backend, lanes, &mut self.x, &mut self.y, &mut |b, entry, x| {
-            tap(b, CodecTap::EncoderEntry(entry), x)
-        })?;
+        self.encoder.forward(
+            backend,
+            lanes,
+            &mut self.x,
+            &mut self.y,
+            &mut |b, entry, x| tap(b, CodecTap::EncoderEntry(entry), x),
+        )?;
         tap(backend, CodecTap::EncoderConvs, &self.x)?;
-        self.encoder_transformer.forward(backend, lanes, &mut self.x)?;
+        self.encoder_transformer
+            .forward(backend, lanes, &mut self.x)?;
         tap(backend, CodecTap::EncoderTransformer, &self.x)?;
         let (conv, carry) = &mut self.downsample;
         backend.conv_step(conv, carry, lanes, &self.x, &mut self.y, false)?;
@@ -192,11 +197,16 @@ impl<B: Backend> Codec<B> {
         let (conv, carry) = &mut self.upsample;
         backend.conv_tr_step(conv, carry, lanes, &self.y, &mut self.x)?;
         tap(backend, CodecTap::Upsampled, &self.x)?;
-        self.decoder_transformer.forward(backend, lanes, &mut self.x)?;
+        self.decoder_transformer
+            .forward(backend, lanes, &mut self.x)?;
         tap(backend, CodecTap::DecoderTransformer, &self.x)?;
-        self.decoder.forward(backend, lanes, &mut self.x, &mut self.y, &mut |b, entry, x| {
-            tap(b, CodecTap::DecoderEntry(entry), x)
-        })?;
+        self.decoder.forward(
+            backend,
+            lanes,
+            &mut self.x,
+            &mut self.y,
+            &mut |b, entry, x| tap(b, CodecTap::DecoderEntry(entry), x),
+        )?;
         Ok(backend.download(&self.x, pcm)?)
     }
 }

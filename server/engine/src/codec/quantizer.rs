@@ -28,8 +28,7 @@ impl<B: Backend> Quantizer<B> {
         let mut half = |name: &str, layers: usize, tap| -> Result<Half<B>, BuildError> {
             let (mut books, mut entries) = (Vec::new(), Vec::new());
             for layer in 0..layers {
-                let name =
-                    |part| format!("quantizer.{name}.vq.layers.{layer}._codebook.{part}");
+                let name = |part| format!("quantizer.{name}.vq.layers.{layer}._codebook.{part}");
                 let mut sums = loader.values(&name("embedding_sum"))?;
                 let usage = loader.values(&name("cluster_usage"))?;
                 for (entry, usage) in sums.chunks_exact_mut(q.dimension).zip(usage) {
@@ -45,7 +44,8 @@ impl<B: Backend> Quantizer<B> {
             }
             Ok(Half {
                 input_proj: loader.codec_matrix(&format!("quantizer.{name}.input_proj.weight"))?,
-                output_proj: loader.codec_matrix(&format!("quantizer.{name}.output_proj.weight"))?,
+                output_proj: loader
+                    .codec_matrix(&format!("quantizer.{name}.output_proj.weight"))?,
                 books,
                 entries,
                 tap,
@@ -94,19 +94,18 @@ impl<B: Backend> Quantizer<B> {
     }
 
     /// `codes` is `[lanes, codes]`, all in range; `latent` becomes `[lanes, dimension]`.
-    pub(super) fn decode(
-        &mut self,
-        backend: &mut B,
-        codes: &[u32],
-        latent: &mut B::Buf,
-    ) -> Done {
+    pub(super) fn decode(&mut self, backend: &mut B, codes: &[u32], latent: &mut B::Buf) -> Done {
         let n_codes = self.codes();
         let mut index = 0;
         for half in self.halves.iter().filter(|half| !half.entries.is_empty()) {
             let tables: Vec<&B::Table> = half.entries.iter().collect();
             self.ids.clear();
             for codes in codes.chunks_exact(n_codes) {
-                self.ids.extend(codes[index..index + tables.len()].iter().map(|&code| code as i32));
+                self.ids.extend(
+                    codes[index..index + tables.len()]
+                        .iter()
+                        .map(|&code| code as i32),
+                );
             }
             backend.embed_sum(&tables, &self.ids, &mut self.sum)?;
             if index == 0 {

@@ -61,10 +61,16 @@ impl<B: Backend> Builder<'_, '_, B> {
     }
 
     fn conv_tr(&mut self, channels_in: usize, stride: usize) -> Result<(), BuildError> {
-        let shape =
-            ConvTrShape { channels_in, channels_out: channels_in / 2, stride, depthwise: false };
+        let shape = ConvTrShape {
+            channels_in,
+            channels_out: channels_in / 2,
+            stride,
+            depthwise: false,
+        };
         let name = self.name();
-        let weight = self.loader.values(&format!("{name}.convtr.convtr.weight"))?;
+        let weight = self
+            .loader
+            .values(&format!("{name}.convtr.convtr.weight"))?;
         let bias = self.loader.values(&format!("{name}.convtr.convtr.bias"))?;
         let conv = self.loader.backend.conv_tr(shape, &weight, Some(&bias))?;
         let carry = self.loader.backend.carry_tr(self.rows, &conv)?;
@@ -93,12 +99,23 @@ impl<B: Backend> Builder<'_, '_, B> {
     }
 
     fn done(self) -> Sequence<B> {
-        Sequence { entries: self.entries, inner: B::Buf::default(), hidden: B::Buf::default() }
+        Sequence {
+            entries: self.entries,
+            inner: B::Buf::default(),
+            hidden: B::Buf::default(),
+        }
     }
 }
 
 fn plain(channels_in: usize, channels_out: usize, kernel: usize, stride: usize) -> ConvShape {
-    ConvShape { channels_in, channels_out, kernel, stride, dilation: 1, replicate: false }
+    ConvShape {
+        channels_in,
+        channels_out,
+        kernel,
+        stride,
+        dilation: 1,
+        replicate: false,
+    }
 }
 
 impl<B: Backend> Sequence<B> {
@@ -109,7 +126,12 @@ impl<B: Backend> Sequence<B> {
         rows: usize,
     ) -> Result<Self, BuildError> {
         let seanet = &mimi.seanet;
-        let mut b = Builder { loader, side: "encoder", rows, entries: Vec::new() };
+        let mut b = Builder {
+            loader,
+            side: "encoder",
+            rows,
+            entries: Vec::new(),
+        };
         let mut width = seanet.n_filters;
         b.conv(mimi.channels, width, seanet.kernel_size, 1)?;
         for &ratio in seanet.ratios.iter().rev() {
@@ -130,7 +152,12 @@ impl<B: Backend> Sequence<B> {
         rows: usize,
     ) -> Result<Self, BuildError> {
         let seanet = &mimi.seanet;
-        let mut b = Builder { loader, side: "decoder", rows, entries: Vec::new() };
+        let mut b = Builder {
+            loader,
+            side: "decoder",
+            rows,
+            entries: Vec::new(),
+        };
         let mut width = seanet.n_filters << seanet.ratios.len();
         b.conv(seanet.dimension, width, seanet.kernel_size, 1)?;
         for &ratio in &seanet.ratios {

@@ -68,7 +68,10 @@ impl<B: Backend> CodecTransformer<B> {
             .collect::<Result<_, BuildError>>()?;
         Ok(Self {
             layers,
-            window: Window { context: c.context, rule },
+            window: Window {
+                context: c.context,
+                rule,
+            },
             norm_eps: c.norm_eps as f32,
             positions_per_frame: mimi.resample.stride as u64,
             positions: vec![0; rows],
@@ -103,7 +106,13 @@ impl<B: Backend> CodecTransformer<B> {
             backend.layer_norm(x, &layer.norm1.0, &layer.norm1.1, eps, &mut self.normed)?;
             backend.linear(&layer.in_proj, &self.normed, &mut self.wide)?;
             let (queries, order) = (&self.queries, WriteOrder::AllThenAttend);
-            backend.attend(&mut layer.ring, queries, order, &self.wide, &mut self.attended)?;
+            backend.attend(
+                &mut layer.ring,
+                queries,
+                order,
+                &self.wide,
+                &mut self.attended,
+            )?;
             backend.linear_add(&layer.out_proj, &self.attended, Some(&layer.scale1), x)?;
             backend.layer_norm(x, &layer.norm2.0, &layer.norm2.1, eps, &mut self.normed)?;
             backend.linear(&layer.linear1, &self.normed, &mut self.wide)?;

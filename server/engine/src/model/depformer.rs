@@ -42,7 +42,8 @@ pub trait StepChoice<B: Backend> {
     ///
     /// # Errors
     /// [`slots::engine::EngineError`]: the device failed while logits were fetched.
-    fn choose(&mut self, backend: &mut B, step: usize, logits: &B::Buf, tokens: &mut [i32]) -> Done;
+    fn choose(&mut self, backend: &mut B, step: usize, logits: &B::Buf, tokens: &mut [i32])
+    -> Done;
 
     /// Sees the residual stream `[n, dim]` after a layer; for verification.
     ///
@@ -70,15 +71,24 @@ impl<B: Backend> Depformer<B> {
         let steps = steps.min(c.steps);
         let (mut in_proj, mut out_proj) = (Vec::new(), Vec::new());
         let (mut norms, mut rings) = (Vec::new(), Vec::new());
-        let heads = Heads { count: c.num_heads, dim: c.dim / c.num_heads, rope_max_period: None };
+        let heads = Heads {
+            count: c.num_heads,
+            dim: c.dim / c.num_heads,
+            rope_max_period: None,
+        };
         for layer in 0..c.num_layers {
             let name = |part: &str| format!("depformer.layers.{layer}.{part}");
             let parts = |width: usize| (0..steps).map(move |s| s * width..(s + 1) * width);
             in_proj.push(
-                loader.parts(&name("self_attn.in_proj_weight"), parts(3 * c.dim))?.into_iter(),
+                loader
+                    .parts(&name("self_attn.in_proj_weight"), parts(3 * c.dim))?
+                    .into_iter(),
             );
-            out_proj
-                .push(loader.parts(&name("self_attn.out_proj.weight"), parts(c.dim))?.into_iter());
+            out_proj.push(
+                loader
+                    .parts(&name("self_attn.out_proj.weight"), parts(c.dim))?
+                    .into_iter(),
+            );
             norms.push([
                 loader.vector(&name("norm1.alpha"))?,
                 loader.vector(&name("norm2.alpha"))?,
@@ -115,7 +125,10 @@ impl<B: Backend> Depformer<B> {
             norms,
             rings,
             // The ring holds all steps of the file, so that with fewer loaded the window is plainly causal.
-            window: Window { context: c.steps, rule },
+            window: Window {
+                context: c.steps,
+                rule,
+            },
             config: c,
             queries: Vec::new(),
             ids: Vec::new(),
@@ -152,7 +165,8 @@ impl<B: Backend> Depformer<B> {
             backend.embed_add(table, &self.ids, &mut self.scratch.x)?;
             let position = index as u64;
             self.queries.clear();
-            self.queries.extend((0..n).map(|lane| self.window.query(lane, position, position)));
+            self.queries
+                .extend((0..n).map(|lane| self.window.query(lane, position, position)));
             for (number, layer) in step.layers.iter().enumerate() {
                 let [norm1, norm2] = &self.norms[number];
                 let layer = GatedLayer {

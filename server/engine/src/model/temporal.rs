@@ -96,12 +96,12 @@ impl<B: Backend> Temporal<B> {
         backend.embed_sum(&tables, reordered, &mut self.scratch.x)
     }
 
-    /// Input vectors given as they are, `[n, dim]`: a voice bundle's.
-    pub fn feed(&mut self, backend: &mut B, vectors: &[f32]) -> Done {
-        backend.upload(vectors, self.config.dim, &mut self.scratch.x)
+    /// Adds vectors `[n, dim]` to the input: a voice bundle's, at positions whose tokens are all -1.
+    pub fn add_input(&mut self, backend: &mut B, vectors: &B::Buf) -> Done {
+        backend.add(vectors, &mut self.scratch.x)
     }
 
-    /// The input vectors of the last [`Temporal::embed`] or [`Temporal::feed`]; overwritten by [`Temporal::forward`].
+    /// The input vectors; overwritten by [`Temporal::forward`].
     pub fn input(&self) -> &B::Buf {
         &self.scratch.x
     }
@@ -156,11 +156,17 @@ impl<B: Backend> Temporal<B> {
         row: usize,
         cells: Range<usize>,
     ) -> Result<Vec<B::RingPart>, EngineError> {
-        self.rings.iter().map(|ring| backend.ring_save(ring, row, cells.clone())).collect()
+        self.rings
+            .iter()
+            .map(|ring| backend.ring_save(ring, row, cells.clone()))
+            .collect()
     }
 
     /// Puts saved cells into a row.
     pub fn restore(&mut self, backend: &mut B, row: usize, parts: &[B::RingPart]) -> Done {
-        self.rings.iter_mut().zip(parts).try_for_each(|(ring, part)| backend.ring_load(ring, row, part))
+        self.rings
+            .iter_mut()
+            .zip(parts)
+            .try_for_each(|(ring, part)| backend.ring_load(ring, row, part))
     }
 }

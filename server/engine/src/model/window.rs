@@ -94,18 +94,28 @@ mod tests {
     fn of_two_positions_written_together_the_first_sees_one_key_fewer() {
         for (rule, expected) in [(RingRule::Short, [248, 249]), (RingRule::Full, [249, 250])] {
             let window = Window { context: 250, rule };
-            let found = [600, 601].map(|position| position + 1 - window.query(0, position, 601).first);
+            let found =
+                [600, 601].map(|position| position + 1 - window.query(0, position, 601).first);
             assert_eq!(found, expected, "{rule:?}");
         }
     }
 
     #[test]
     fn a_pinned_prompt_leaves_the_rest_of_the_ring_to_slide() {
-        let window = Window { context: 10, rule: RingRule::Full };
+        let window = Window {
+            context: 10,
+            rule: RingRule::Full,
+        };
         for position in 0..10 {
             let pinned = window.pinned_query(0, position, 4);
-            assert_eq!(pinned.pinned_rotation, position, "before the ring wraps nothing is turned");
-            assert!(pinned.first <= 4, "before the ring wraps everything is seen");
+            assert_eq!(
+                pinned.pinned_rotation, position,
+                "before the ring wraps nothing is turned"
+            );
+            assert!(
+                pinned.first <= 4,
+                "before the ring wraps everything is seen"
+            );
         }
         let later = window.pinned_query(0, 25, 4);
         assert_eq!((later.first, later.pinned_rotation), (20, 9));

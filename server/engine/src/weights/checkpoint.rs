@@ -150,6 +150,16 @@ impl Checkpoint {
         &self.config
     }
 
+    /// All tensors of the transformers.
+    pub fn lm_tensors(&self) -> &Tensors {
+        &self.lm
+    }
+
+    /// All tensors of the codec.
+    pub fn codec_tensors(&self) -> &Tensors {
+        &self.codec
+    }
+
     /// Tensor `name` of the transformers' file.
     ///
     /// # Errors

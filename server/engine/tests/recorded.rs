@@ -1,0 +1,96 @@
+//! This engine against the small recorded reference beside the tests, on the CPU's own kernels.
+
+use std::path::{Path, PathBuf};
+
+use engine::kernels::{Dtype, KvDtype};
+use engine::native::Native;
+use engine::verify::{Measure, Report, verify};
+
+fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny2")
+}
+
+fn compare(dir: &Path, dtype: Dtype, threads: usize) -> Report {
+    let kv = if dtype == Dtype::F32 {
+        KvDtype::F32
+    } else {
+        KvDtype::Bf16
+    };
+    verify(
+        dir,
+        dtype,
+        &mut || Ok(Native::new(dtype, kv, threads)),
+        &mut |_| {},
+    )
+    .expect("comparable")
+}
+
+/// One line for each check that failed.
+fn failures(report: &Report) -> Vec<String> {
+    let failed = report.checks.iter().filter(|check| !check.passed());
+    failed
+        .map(|c| {
+            format!(
+                "{} {}: {} above {:?}",
+                c.topic, c.what, c.worst, c.tolerance
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn every_recorded_topic_is_met_and_tokens_are_equal() {
+    let report = compare(&fixture(), Dtype::F32, 1);
+    assert_eq!(failures(&report), Vec::<String>::new());
+    let topics: std::collections::BTreeSet<_> =
+        report.checks.iter().map(|c| c.topic.as_str()).collect();
+    let expected = [
+        "depformer",
+        "loop_f32",
+        "loop_f32_bare",
+        "loop_f32_short",
+        "mimi",
+        "mimi_lanes",
+        "mimi_short",
+        "sampling",
+        "temporal",
+        "temporal_lanes",
+        "temporal_short",
+        "tokenisation",
+        "voice",
+    ];
+    assert_eq!(topics.into_iter().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let (one, three) = (
+        compare(&fixture(), Dtype::F32, 1),
+        compare(&fixture(), Dtype::F32, 3),
+    );
+    assert_eq!(one.checks, three.checks);
+}
+
+#[test]
+fn half_precision_is_as_near_as_the_recorded_half_precision() {
+    let report = compare(&fixture(), Dtype::Bf16, 2);
+    assert_eq!(failures(&report), Vec::<String>::new());
+    assert!(
+        report
+            .checks
+            .iter()
+            .all(|check| check.measure == Measure::RelativeRms)
+    );
+}
+
+#[test]
+fn eight_bit_weights_are_reported_and_not_judged() {
+    let report = compare(&fixture(), Dtype::Q8_0, 2);
+    assert!(report.passed());
+    assert!(
+        report
+            .checks
+            .iter()
+            .all(|check| check.worst.is_finite() && check.tolerance.is_none())
+    );
+}
