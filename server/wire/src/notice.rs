@@ -31,10 +31,11 @@ pub enum Notice {
         /// The seed in use, also when the server chose it. A string, since JavaScript numbers end at 2^53.
         seed: String,
     },
-    /// Where the caller's frame boundaries lie, measured over the last second or so.
+    /// Where the caller's frame boundaries lie. Sent about once a second.
     Phase {
-        /// How long a finished frame waits for the tick that takes it, in microseconds, 0 to 80,000. Cutting frames
-        /// later by this much (less a margin for jitter) makes the answer come sooner by as much.
+        /// The shortest time in the last second that a finished frame waited for the tick that takes it, in
+        /// microseconds, 0 to 80,000. Cutting frames later by this much (less a margin for jitter) makes the answer
+        /// come sooner by as much.
         wait_us: u32,
     },
     /// The call is over; the close message follows.
@@ -74,8 +75,10 @@ pub enum EndReason {
     ListenerTooSlow,
     /// The caller's audio is not Ogg-Opus.
     BadAudio,
-    /// The caller broke the WebSocket protocol or a limit: message size, number of messages.
+    /// The caller broke the WebSocket protocol, or sent too many messages.
     BadMessages,
+    /// The caller sent a message beyond the limit.
+    MessageTooBig,
     /// The resume token is unknown: the call ended, or the token was used before.
     ResumeUnknown,
     /// The model failed in this call alone.
@@ -86,7 +89,7 @@ pub enum EndReason {
 
 impl EndReason {
     /// All of them, in the order of [`EndReason::index`].
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::HungUp,
         Self::Full,
         Self::Late,
@@ -99,6 +102,7 @@ impl EndReason {
         Self::ListenerTooSlow,
         Self::BadAudio,
         Self::BadMessages,
+        Self::MessageTooBig,
         Self::ResumeUnknown,
         Self::RowFault,
         Self::EngineFault,
@@ -124,6 +128,7 @@ impl EndReason {
             Self::ListenerTooSlow => "listener_too_slow",
             Self::BadAudio => "bad_audio",
             Self::BadMessages => "bad_messages",
+            Self::MessageTooBig => "message_too_big",
             Self::ResumeUnknown => "resume_unknown",
             Self::RowFault => "row_fault",
             Self::EngineFault => "engine_fault",
@@ -137,6 +142,7 @@ impl EndReason {
             Self::Full | Self::Late | Self::Draining => 1013,
             Self::ServerStopping => 1001,
             Self::BadAudio => 1003,
+            Self::MessageTooBig => 1009,
             Self::PromptTooLong
             | Self::Replaced
             | Self::PeerGone

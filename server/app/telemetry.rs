@@ -1,0 +1,316 @@
+//! What the process tells about itself: the format of its log, names of its metrics, their buckets.
+//!
+//! Lives here: starting the log; `/metrics` as text, written from the board and the counters of the sessions.
+//! May not live here: counting. The tick writes atomics on its board; nothing here ever runs on its thread.
+//! Why no metrics crate: every number already has one home, and a recorder would be a second one.
+
+use std::fmt::{Display, Write};
+use std::io::{IsTerminal, stderr};
+
+use tracing_subscriber::EnvFilter;
+use wire::notice::EndReason;
+
+use crate::sessions::counters::SessionCounters;
+use crate::stepper::board::{Board, Loss, SlotPhase, TICK_BUCKETS_US};
+
+/// The type of [`prometheus`]'s text.
+pub const PROMETHEUS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What is logged unless the variable [`LOG_VARIABLE`] says otherwise.
+const LOG_DEFAULT: &str = "info";
+/// Takes directives like `vivavoce=debug`.
+pub const LOG_VARIABLE: &str = "VIVAVOCE_LOG";
+
+/// Starts the log on standard error: JSON lines, or plain ones with colours only on a terminal. A second call changes
+/// nothing.
+pub fn start_log(json: bool) {
+    let filter =
+        EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(LOG_DEFAULT));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(stderr);
+    let started = if json {
+        log.json().flatten_event(true).try_init()
+    } else {
+        log.with_ansi(stderr().is_terminal())
+            .with_target(false)
+            .try_init()
+    };
+    // In tests many servers share a process and the first one has started it.
+    drop(started);
+}
+
+/// All metrics as Prometheus text. `board` is missing while the model loads.
+pub fn prometheus(board: Option<&Board>, sessions: &SessionCounters) -> String {
+    let mut text = Text(String::with_capacity(8 * 1024));
+    match board {
+        Some(board) => of_board(&mut text, board),
+        None => text.one(
+            "vivavoce_loaded",
+            "gauge",
+            "Whether the model is loaded.",
+            0,
+        ),
+    }
+    of_sessions(&mut text, sessions);
+    text.0
+}
+
+fn of_board(text: &mut Text, board: &Board) {
+    text.one(
+        "vivavoce_loaded",
+        "gauge",
+        "Whether the model is loaded.",
+        1,
+    );
+    text.one(
+        "vivavoce_slots",
+        "gauge",
+        "Rows of the engine.",
+        board.capacity(),
+    );
+    text.head(
+        "vivavoce_slots_by_phase",
+        "gauge",
+        "Rows by what they are doing.",
+    );
+    for phase in SlotPhase::ALL {
+        text.labelled(
+            "vivavoce_slots_by_phase",
+            "phase",
+            phase.code(),
+            board.slots_in(phase),
+        );
+    }
+    text.one(
+        "vivavoce_waiting",
+        "gauge",
+        "Callers in the waiting places.",
+        board.waiting(),
+    );
+    let admission = u8::from(board.in_service());
+    text.one(
+        "vivavoce_admission_open",
+        "gauge",
+        "Whether a new caller would be taken if a row were free.",
+        admission,
+    );
+    tick_histogram(text, board);
+    text.one(
+        "vivavoce_ticks_total",
+        "counter",
+        "Ticks, idle ones included.",
+        board.ticks(),
+    );
+    let age_s = board.last_tick_age_us() as f64 / 1e6;
+    text.one(
+        "vivavoce_last_tick_age_seconds",
+        "gauge",
+        "Time since the last tick began.",
+        age_s,
+    );
+    text.head(
+        "vivavoce_tick_recent_seconds",
+        "gauge",
+        "Length of a tick over the last 60 s.",
+    );
+    for (quantile, us) in [("0.5", board.tick_p50_us()), ("0.99", board.tick_p99_us())] {
+        text.labelled(
+            "vivavoce_tick_recent_seconds",
+            "quantile",
+            quantile,
+            us as f64 / 1e6,
+        );
+    }
+    text.one(
+        "vivavoce_resyncs_total",
+        "counter",
+        "Times the schedule began anew after a stall of over 1 s.",
+        board.resyncs(),
+    );
+    let losses = board.losses();
+    text.one(
+        "vivavoce_late_ticks_total",
+        "counter",
+        "Ticks that ended after the next one was due.",
+        losses.get(Loss::LateTick),
+    );
+    text.one(
+        "vivavoce_deficit_frames_total",
+        "counter",
+        "Frames due to callers that were never made.",
+        losses.get(Loss::Deficit),
+    );
+    text.head(
+        "vivavoce_mic_frames_lost_total",
+        "counter",
+        "Frames from callers that did not reach the model as sent, by cause.",
+    );
+    for loss in [
+        Loss::MicFull,
+        Loss::MicBacklog,
+        Loss::MicQuiet,
+        Loss::MicMissing,
+        Loss::MicNotFinite,
+    ] {
+        text.labelled(
+            "vivavoce_mic_frames_lost_total",
+            "cause",
+            loss.code(),
+            losses.get(loss),
+        );
+    }
+    text.one(
+        "vivavoce_frames_sent_total",
+        "counter",
+        "Frames handed to listeners.",
+        board.frames_sent(),
+    );
+    text.one(
+        "vivavoce_joined_total",
+        "counter",
+        "Callers who got a row or a waiting place.",
+        board.joined(),
+    );
+    text.one(
+        "vivavoce_refused_total",
+        "counter",
+        "Callers who were refused.",
+        board.refused(),
+    );
+    text.head(
+        "vivavoce_seats_ended_total",
+        "counter",
+        "Seats given up, by the tick's reason.",
+    );
+    for (reason, n) in board.ended_by_code() {
+        text.labelled("vivavoce_seats_ended_total", "reason", reason, n);
+    }
+    let engine = board.engine();
+    text.one(
+        "vivavoce_prompt_cache_hits_total",
+        "counter",
+        "Calls seated from a snapshot of their prompt.",
+        engine.prompt_cache_hits,
+    );
+    text.one(
+        "vivavoce_prompt_cache_misses_total",
+        "counter",
+        "Calls whose prompt had to be read.",
+        engine.prompt_cache_misses,
+    );
+    text.one(
+        "vivavoce_prompt_cache_bytes",
+        "gauge",
+        "Memory the snapshots take.",
+        engine.prompt_cache_bytes,
+    );
+}
+
+fn tick_histogram(text: &mut Text, board: &Board) {
+    const NAME: &str = "vivavoce_tick_seconds";
+    text.head(
+        NAME,
+        "histogram",
+        "Length of ticks in which a row was stepped; 0.08 is real time.",
+    );
+    let mut so_far = 0;
+    let counts = board.tick_buckets();
+    for (bound_us, count) in TICK_BUCKETS_US.into_iter().zip(counts) {
+        so_far += count;
+        let bound_s = (bound_us as f64 / 1e6).to_string();
+        text.labelled("vivavoce_tick_seconds_bucket", "le", &bound_s, so_far);
+    }
+    // Summed here, so that it can never be below the last bucket while the tick goes on counting.
+    let all: u64 = counts.iter().sum();
+    text.labelled("vivavoce_tick_seconds_bucket", "le", "+Inf", all);
+    text.bare(
+        "vivavoce_tick_seconds_sum",
+        board.tick_sum_us() as f64 / 1e6,
+    );
+    text.bare("vivavoce_tick_seconds_count", all);
+}
+
+fn of_sessions(text: &mut Text, sessions: &SessionCounters) {
+    let counters = [
+        (
+            "vivavoce_connections_total",
+            "WebSocket connections taken, resumptions included.",
+            &sessions.connections,
+        ),
+        (
+            "vivavoce_resumed_total",
+            "Connections that went on with a call whose connection was lost.",
+            &sessions.resumed,
+        ),
+        (
+            "vivavoce_burst_frames_dropped_total",
+            "Frames that came in one burst and were dropped before the mic queue, the oldest first.",
+            &sessions.burst_frames_dropped,
+        ),
+        (
+            "vivavoce_ahead_messages_dropped_total",
+            "Audio messages dropped because their sender runs far ahead of real time.",
+            &sessions.ahead_messages_dropped,
+        ),
+        (
+            "vivavoce_early_messages_total",
+            "Audio messages that came before the caller was live.",
+            &sessions.early_messages,
+        ),
+        (
+            "vivavoce_damaged_packets_total",
+            "Ogg pages and Opus packets from callers that could not be read.",
+            &sessions.damaged_packets,
+        ),
+        (
+            "vivavoce_parked_frames_dropped_total",
+            "Frames made while a caller's connection was lost.",
+            &sessions.parked_frames_dropped,
+        ),
+    ];
+    for (name, help, count) in counters {
+        text.one(name, "counter", help, count.get());
+    }
+    text.one(
+        "vivavoce_sessions",
+        "gauge",
+        "Callers connected now, or kept for a return.",
+        sessions.open.get(),
+    );
+    text.head(
+        "vivavoce_sessions_ended_total",
+        "counter",
+        "Sessions that ended, refused ones included, by reason.",
+    );
+    for reason in EndReason::ALL {
+        text.labelled(
+            "vivavoce_sessions_ended_total",
+            "reason",
+            reason.name(),
+            sessions.ended(reason),
+        );
+    }
+}
+
+/// The text format. Writing into a `String` cannot fail.
+struct Text(String);
+
+impl Text {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.head(name, kind, help);
+        self.bare(name, value);
+    }
+
+    fn bare(&mut self, name: &str, value: impl Display) {
+        let _ = writeln!(self.0, "{name} {value}");
+    }
+
+    fn labelled(&mut self, name: &str, label: &str, of: &str, value: impl Display) {
+        let _ = writeln!(self.0, "{name}{{{label}=\"{of}\"}} {value}");
+    }
+}

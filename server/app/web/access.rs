@@ -1,0 +1,242 @@
+//! Who is let in while there are no passwords: a browser or program on this machine, and nobody through it.
+//!
+//! Lives here: the rules for `Host`, forwarding headers and `Origin`.
+//! May not live here: tokens, cookies, accounts.
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::error::ApiError;
+
+/// How far the door is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Only requests that name this machine as their host and were not forwarded. A page of another site cannot get in
+    /// by pointing its own name at 127.0.0.1, and a proxy cannot open the door by accident.
+    Loopback,
+    /// Everybody who reaches the port (`--insecure-open`). WebSockets still must not come from pages of other sites.
+    Open,
+}
+
+/// Headers that a proxy adds.
+const FORWARDING_HEADERS: [&str; 6] = [
+    "forwarded",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-real-ip",
+];
+
+/// Why a request is turned away.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccessError {
+    /// The request names another host, or none.
+    #[error("this server only answers to localhost, 127.0.0.1 and [::1], not to {host:?}")]
+    Host {
+        /// What it names.
+        host: String,
+    },
+    /// The request came through a proxy.
+    #[error("this server takes no forwarded requests while it has no password (header {header:?})")]
+    Forwarded {
+        /// The header that shows it.
+        header: &'static str,
+    },
+    /// A page of another site opens a WebSocket.
+    #[error("pages of {origin:?} may not open a call here")]
+    Origin {
+        /// The page's origin.
+        origin: String,
+    },
+}
+
+impl AccessError {
+    /// The code for the error body.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Host { .. } => "host_refused",
+            Self::Forwarded { .. } => "forwarded_refused",
+            Self::Origin { .. } => "origin_refused",
+        }
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Host { .. } => {
+                "open http://localhost with the server's port on the same machine, or start the server with --insecure-open to let everybody in"
+            }
+            Self::Forwarded { .. } => {
+                "connect without the proxy, or start the server with --insecure-open to let everybody in through it"
+            }
+            Self::Origin { .. } => "open the page that this server serves at /",
+        }
+    }
+}
+
+/// Middleware around everything.
+pub async fn guard(State(access): State<Access>, request: Request, next: Next) -> Response {
+    match check(access, request.uri(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(error) => ApiError::from(error).into_response(),
+    }
+}
+
+/// The rules.
+///
+/// # Errors
+/// [`AccessError`] says which rule was broken.
+pub fn check(access: Access, uri: &Uri, headers: &HeaderMap) -> Result<(), AccessError> {
+    let text = |name: &str| {
+        let value = headers.get(name)?;
+        Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+    };
+    let host = uri
+        .authority()
+        .map(|authority| authority.to_string())
+        .or_else(|| text(header::HOST.as_str()))
+        .unwrap_or_default();
+    if access == Access::Loopback {
+        if !is_loopback(&host) {
+            return Err(AccessError::Host { host });
+        }
+        let forwarded = FORWARDING_HEADERS
+            .iter()
+            .find(|name| headers.contains_key(**name));
+        if let Some(header) = forwarded {
+            return Err(AccessError::Forwarded { header });
+        }
+    }
+    let opens_socket = headers.contains_key(header::SEC_WEBSOCKET_KEY);
+    let Some(origin) = text(header::ORIGIN.as_str()).filter(|_| opens_socket) else {
+        return Ok(());
+    };
+    let page_host = ["http://", "https://"]
+        .iter()
+        .find_map(|scheme| origin.strip_prefix(scheme));
+    match page_host {
+        Some(page_host) if page_host.eq_ignore_ascii_case(&host) => Ok(()),
+        // Another port of this machine: a page that is being developed, say.
+        Some(page_host) if access == Access::Loopback && is_loopback(page_host) => Ok(()),
+        _ => Err(AccessError::Origin { origin }),
+    }
+}
+
+/// Whether `host`, with or without a port, is a name of this machine that cannot be pointed elsewhere.
+fn is_loopback(host: &str) -> bool {
+    let names = ["localhost", "127.0.0.1", "[::1]"];
+    let rest = names.iter().find_map(|name| {
+        let (head, rest) = host.split_at_checked(name.len())?;
+        head.eq_ignore_ascii_case(name).then_some(rest)
+    });
+    match rest {
+        Some("") => true,
+        Some(port) => port
+            .strip_prefix(':')
+            .is_some_and(|port| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit())),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(access: Access, headers: &[(&'static str, &str)]) -> Result<(), &'static str> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.insert(*name, value.parse().unwrap());
+        }
+        check(access, &Uri::from_static("/api/chat"), &map).map_err(|error| error.code())
+    }
+
+    #[test]
+    fn without_a_password_only_this_machine_is_let_in() {
+        let host = Err("host_refused");
+        let forwarded = Err("forwarded_refused");
+        let cases: [(&[(&str, &str)], _); 16] = [
+            (&[("host", "localhost:8998")], Ok(())),
+            (&[("host", "LOCALHOST")], Ok(())),
+            (&[("host", "127.0.0.1:80")], Ok(())),
+            (&[("host", "[::1]:8998")], Ok(())),
+            (&[], host),
+            (&[("host", "")], host),
+            (&[("host", "box.example:8998")], host),
+            (&[("host", "localhost.evil.example")], host),
+            (&[("host", "localhost:8998.evil.example")], host),
+            (&[("host", "localhost:")], host),
+            (&[("host", "127.0.0.1.nip.io")], host),
+            (&[("host", "192.168.0.7:8998")], host),
+            (&[("host", "évil")], host),
+            (
+                &[("host", "localhost"), ("x-forwarded-for", "1.2.3.4")],
+                forwarded,
+            ),
+            (
+                &[("host", "localhost"), ("forwarded", "for=1.2.3.4")],
+                forwarded,
+            ),
+            (&[("host", "localhost"), ("via", "1.1 proxy")], forwarded),
+        ];
+        for (headers, expected) in cases {
+            assert_eq!(asked(Access::Loopback, headers), expected, "{headers:?}");
+            assert_eq!(asked(Access::Open, headers), Ok(()), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn pages_of_other_sites_cannot_open_a_call() {
+        let refused = Err("origin_refused");
+        let cases = [
+            (
+                Access::Loopback,
+                "localhost:8998",
+                "http://localhost:8998",
+                Ok(()),
+            ),
+            (
+                Access::Loopback,
+                "localhost:8998",
+                "http://127.0.0.1:5173",
+                Ok(()),
+            ),
+            (
+                Access::Loopback,
+                "localhost:8998",
+                "https://evil.example",
+                refused,
+            ),
+            (Access::Loopback, "localhost:8998", "null", refused),
+            (Access::Open, "box.example", "https://box.example", Ok(())),
+            (
+                Access::Open,
+                "box.example",
+                "https://box.example:8443",
+                refused,
+            ),
+            (
+                Access::Open,
+                "box.example",
+                "http://localhost:5173",
+                refused,
+            ),
+            (Access::Open, "box.example", "https://evil.example", refused),
+        ];
+        for (access, host, origin, expected) in cases {
+            let headers = [
+                ("host", host),
+                ("origin", origin),
+                ("sec-websocket-key", "x"),
+            ];
+            assert_eq!(asked(access, &headers), expected, "{access:?} {headers:?}");
+            assert_eq!(
+                asked(access, &headers[..2]),
+                Ok(()),
+                "only sockets are checked"
+            );
+        }
+    }
+}

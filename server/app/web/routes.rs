@@ -1,0 +1,26 @@
+//! The table of routes.
+//!
+//! May not live here: handlers, beyond naming them.
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::get;
+use slots::call::PrepareCall;
+
+use super::state::AppState;
+use super::{access, assets, chat, health};
+
+/// Everything this server answers. Works at once; what needs the engine says that it is loading until
+/// [`AppState::set_loaded`].
+pub fn router<P: PrepareCall>(app: AppState<P>) -> Router {
+    let access = app.settings().access;
+    Router::new()
+        .route("/api/chat", get(chat::chat::<P>))
+        .route("/livez", get(health::livez::<P>))
+        .route("/readyz", get(health::readyz::<P>))
+        .route("/health", get(health::health::<P>))
+        .route("/metrics", get(health::metrics::<P>))
+        .fallback(get(assets::page))
+        .layer(from_fn_with_state(access, access::guard))
+        .with_state(app)
+}
