@@ -1,8 +1,20 @@
-//! Attention of some queries over the ring, one row and head at a time.
+//! Attention of some queries over the ring: who sees what, and how the work is shared.
+//!
+//! One task is one head of one row, with all queries of that row in order, so tasks share nothing. What a query gets
+//! depends on its sequence of visible cells only.
 
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+
+use super::attend_head::{self, HeadTask, Local};
+use super::lanes::Level;
 use super::pool::Pool;
-use super::ring::{KvDtype, KvRing};
-use super::rope::{Rope, rotate};
+use super::ring::KvRing;
+use super::rope::{Angles, Rope};
+
+/// Calls that touch fewer elements of the ring than this wake nobody (about 5 microseconds of work).
+const SHARED_ELEMENTS_MIN: usize = 60_000;
 
 /// One position of one row that is written and attends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,18 +31,55 @@ pub struct Query {
     pub pinned_rotation: u64,
 }
 
+impl Query {
+    /// The cell of a position.
+    pub(super) fn cell(&self, position: u64, cells: usize) -> usize {
+        let (pinned, cells) = (self.pinned as u64, cells as u64);
+        let cell = if position < pinned {
+            position
+        } else {
+            pinned + (position - pinned) % (cells - pinned)
+        };
+        cell as usize
+    }
+
+    /// Number of visible pinned positions, and the first visible position of the sliding part.
+    pub(super) fn visible(&self) -> (usize, u64) {
+        let pinned = (self.pinned as u64).min(self.position + 1);
+        (pinned as usize, self.first.max(self.pinned as u64))
+    }
+
+    /// Number of all visible positions.
+    pub(super) fn visible_count(&self) -> usize {
+        let (pinned, start) = self.visible();
+        pinned + (self.position + 1).saturating_sub(start) as usize
+    }
+
+    fn check(&self, rows: usize, cells: usize) {
+        assert!(self.row < rows, "no row {} in the ring", self.row);
+        let sliding = self.visible_count() - self.visible().0;
+        let fits = self.pinned < cells && sliding <= cells - self.pinned;
+        assert!(fits, "{self:?} sees more than {cells} cells");
+        assert!(self.visible_count() > 0, "{self:?} sees nothing");
+    }
+}
+
 /// When keys and values enter the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteOrder {
     /// Each query attends before the next one's key overwrites a cell: chunks of a prompt.
     EachThenAttend,
-    /// All keys are written first: the codec's transformers, whose frames bring several positions.
+    /// All keys are written first: the codec's transformers, whose frames bring several positions. No query may see
+    /// a position whose cell a later one of the call takes.
     AllThenAttend,
 }
 
-/// Memory of [`attend`] that is kept between calls.
+/// Memory of [`attend`] that is kept between calls. Use one for all layers of a network: they turn alike.
 #[derive(Default)]
-pub struct AttendScratch {}
+pub struct AttendScratch {
+    rows: Vec<usize>,
+    angles: Angles,
+}
 
 impl AttendScratch {
     /// Empty; it grows with the first calls and then stays.
@@ -48,7 +97,7 @@ impl AttendScratch {
 /// Without `rope` nothing is turned.
 ///
 /// # Panics
-/// When sizes do not fit, a row does not exist, or a query sees more positions than there are cells.
+/// When sizes do not fit, a row does not exist, or a query sees nothing or more positions than there are cells.
 #[allow(clippy::too_many_arguments)]
 pub fn attend(
     pool: &Pool,
@@ -60,103 +109,69 @@ pub fn attend(
     out: &mut [f32],
     scratch: &mut AttendScratch,
 ) {
-    let _ = (pool, scratch);
-    let (heads, dim) = (ring.heads, ring.head_dim);
-    let width = heads * dim;
-    assert_eq!(qkv.len(), queries.len() * 3 * width);
-    assert_eq!(out.len(), queries.len() * width);
-    if order == WriteOrder::AllThenAttend {
-        for (i, query) in queries.iter().enumerate() {
-            write(ring, rope, query, &qkv[i * 3 * width..][..3 * width]);
-        }
-    }
-    for (i, query) in queries.iter().enumerate() {
-        let qkv = &qkv[i * 3 * width..][..3 * width];
-        if order == WriteOrder::EachThenAttend {
-            write(ring, rope, query, qkv);
-        }
-        for head in 0..heads {
-            let q = &qkv[head * dim..][..dim];
-            one(
-                ring,
-                rope,
-                query,
-                head,
-                q,
-                &mut out[i * width + head * dim..][..dim],
-            );
-        }
-    }
+    let level = Level::best();
+    attend_at(level, pool, ring, rope, queries, order, qkv, out, scratch);
 }
 
-fn cell(query: &Query, position: u64, cells: usize) -> usize {
-    let n = query.pinned as u64;
-    let cells = cells as u64;
-    (if position < n {
-        position
-    } else {
-        n + (position - n) % (cells - n)
-    }) as usize
-}
-
-fn write(ring: &mut KvRing, rope: Option<&Rope>, query: &Query, qkv: &[f32]) {
-    let (heads, dim) = (ring.heads, ring.head_dim);
-    let width = heads * dim;
-    let mut table = Vec::new();
-    if let Some(rope) = rope {
-        rope.table(query.position, &mut table);
+#[allow(clippy::too_many_arguments)]
+pub(super) fn attend_at(
+    level: Level,
+    pool: &Pool,
+    ring: &mut KvRing,
+    rope: Option<&Rope>,
+    queries: &[Query],
+    order: WriteOrder,
+    qkv: &[f32],
+    out: &mut [f32],
+    scratch: &mut AttendScratch,
+) {
+    thread_local! {
+        static LOCAL: RefCell<Local> = RefCell::default();
     }
-    let round = |v: f32| match ring.dtype {
-        KvDtype::F32 => v,
-        KvDtype::Bf16 => half::bf16::from_f32(v).to_f32(),
+    let shape = ring.shape;
+    let width = shape.heads * shape.head_dim;
+    assert_eq!(qkv.len(), queries.len() * 3 * width, "qkv is not [n, 3d]");
+    assert_eq!(out.len(), queries.len() * width, "out is not [n, d]");
+    let mut elements = 0;
+    for (index, query) in queries.iter().enumerate() {
+        query.check(ring.rows, ring.cells);
+        elements += query.visible_count() * width;
+        if let Some(rope) = rope {
+            let angles = &mut scratch.angles;
+            angles.set(rope, 2 * index, query.position);
+            if query.pinned > 0 {
+                angles.set(rope, 2 * index + 1, query.pinned_rotation);
+            }
+        }
+    }
+    scratch.rows.clear();
+    scratch.rows.extend(queries.iter().map(|query| query.row));
+    scratch.rows.sort_unstable();
+    scratch.rows.dedup();
+
+    let task = HeadTask {
+        shape,
+        cells: ring.cells,
+        keys: ring.keys.as_mut_ptr(),
+        values: ring.values.as_mut_ptr(),
+        queries,
+        order,
+        angles: rope.map(|_| &scratch.angles),
+        qkv,
+        out: out.as_mut_ptr(),
     };
-    for head in 0..heads {
-        let at = ((query.row * heads + head) * ring.cells
-            + cell(query, query.position, ring.cells))
-            * dim;
-        let mut key = qkv[width + head * dim..][..dim].to_vec();
-        rotate(&mut key, &table);
-        for (d, value) in key.iter().enumerate() {
-            ring.keys[at + d] = round(*value);
-            ring.values[at + d] = round(qkv[2 * width + head * dim + d]);
-        }
+    let rows = &scratch.rows;
+    let run = |index: usize| {
+        let (row, head) = (rows[index / shape.heads], index % shape.heads);
+        LOCAL.with_borrow_mut(|local| {
+            // SAFETY: sizes and queries were checked, and no other task has this row and head.
+            unsafe { attend_head::run(level, &task, row, head, local) }
+        });
+    };
+    let tasks = rows.len() * shape.heads;
+    if elements < SHARED_ELEMENTS_MIN {
+        (0..tasks).for_each(run);
+    } else {
+        pool.run(tasks, &run);
     }
-}
-
-fn one(ring: &KvRing, rope: Option<&Rope>, query: &Query, head: usize, q: &[f32], out: &mut [f32]) {
-    let dim = ring.head_dim;
-    let (mut near, mut far) = (q.to_vec(), q.to_vec());
-    let mut table = Vec::new();
-    if let Some(rope) = rope {
-        rope.table(query.position, &mut table);
-        rotate(&mut near, &table);
-        rope.table(query.pinned_rotation, &mut table);
-        rotate(&mut far, &table);
-    }
-    let pinned = query.pinned as u64;
-    let base = (query.row * ring.heads + head) * ring.cells;
-    let mut scores = Vec::new();
-    for position in
-        (0..pinned.min(query.position + 1)).chain(query.first.max(pinned)..query.position + 1)
-    {
-        let at = base + cell(query, position, ring.cells);
-        let q = if position < pinned { &far } else { &near };
-        let dot: f32 = q
-            .iter()
-            .zip(&ring.keys[at * dim..])
-            .map(|(a, b)| a * b)
-            .sum();
-        scores.push((at, dot / (dim as f32).sqrt()));
-    }
-    let max = scores.iter().map(|s| s.1).fold(f32::NEG_INFINITY, f32::max);
-    let mut sum = 0.0;
-    out.fill(0.0);
-    for (at, score) in scores {
-        let weight = (score - max).exp();
-        sum += weight;
-        for (o, v) in out.iter_mut().zip(&ring.values[at * dim..]) {
-            *o += weight * v;
-        }
-    }
-    out.iter_mut().for_each(|o| *o /= sum);
 }

@@ -149,20 +149,20 @@ pub(super) unsafe fn sum<L: Lanes>(value: L::F) -> f32 {
 /// The function is unsafe for what the kernel demands of its arguments; the level must be one of
 /// [`Level::available`].
 macro_rules! kernel {
-    ($(#[$meta:meta])* $vis:vis fn $name:ident = $generic:ident($($arg:ident: $type:ty),* $(,)?)) => {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident = $generic:ident $(::<$($extra:ty),*>)? ($($arg:ident: $type:ty),* $(,)?)) => {
         $(#[$meta])*
         $vis unsafe fn $name(level: $crate::kernels::lanes::Level, $($arg: $type),*) {
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma")]
             unsafe fn avx2($($arg: $type),*) {
                 // SAFETY: the features are on; the rest is the caller's promise.
-                unsafe { $generic::<$crate::kernels::lanes::Avx2>($($arg),*) }
+                unsafe { $generic::<$crate::kernels::lanes::Avx2 $($(, $extra)*)?>($($arg),*) }
             }
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512vnni")]
             unsafe fn avx512($($arg: $type),*) {
                 // SAFETY: the features are on; the rest is the caller's promise.
-                unsafe { $generic::<$crate::kernels::lanes::Avx512>($($arg),*) }
+                unsafe { $generic::<$crate::kernels::lanes::Avx512 $($(, $extra)*)?>($($arg),*) }
             }
             // SAFETY: the level is available on this machine, the rest is the caller's promise.
             unsafe {
@@ -171,7 +171,7 @@ macro_rules! kernel {
                     $crate::kernels::lanes::Level::Avx512 => avx512($($arg),*),
                     #[cfg(target_arch = "x86_64")]
                     $crate::kernels::lanes::Level::Avx2 => avx2($($arg),*),
-                    _ => $generic::<$crate::kernels::lanes::Portable>($($arg),*),
+                    _ => $generic::<$crate::kernels::lanes::Portable $($(, $extra)*)?>($($arg),*),
                 }
             }
         }

@@ -7,9 +7,13 @@
 //! Start reading at [`matmul`] and [`attend`].
 
 mod activation;
+mod attend_head;
 mod attention;
+#[cfg(test)]
+mod attention_tests;
 mod buffer;
 mod codebook;
+mod functions;
 mod lanes;
 mod matmul;
 #[cfg(test)]

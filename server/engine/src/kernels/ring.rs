@@ -1,6 +1,12 @@
 //! Keys and values of one layer, for all rows of the batch.
+//!
+//! A cell of a head is contiguous, and so are the cells of a head: attention walks through memory in one direction.
+//! Cells are filled up with zeros to whole registers.
 
 use std::ops::Range;
+
+use super::buffer::Buffer;
+use super::lanes::LANES;
 
 /// How the elements of a [`KvRing`] are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -11,23 +17,62 @@ pub enum KvDtype {
     Bf16,
 }
 
-/// Keys and values of one layer: per row, per head, `cells` cells of `head_dim` elements.
-pub struct KvRing {
+impl KvDtype {
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            KvDtype::F32 => 4,
+            KvDtype::Bf16 => 2,
+        }
+    }
+
+    /// Elements that are loaded together.
+    fn step(self) -> usize {
+        match self {
+            KvDtype::F32 => LANES,
+            KvDtype::Bf16 => 2 * LANES,
+        }
+    }
+}
+
+/// What a ring and a part of it must agree on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Shape {
     pub(super) dtype: KvDtype,
-    pub(super) rows: usize,
     pub(super) heads: usize,
     pub(super) head_dim: usize,
+}
+
+impl Shape {
+    /// Elements from one cell to the next.
+    pub(super) fn stride(&self) -> usize {
+        self.head_dim.next_multiple_of(self.dtype.step())
+    }
+
+    pub(super) fn cell_bytes(&self) -> usize {
+        self.stride() * self.dtype.bytes()
+    }
+}
+
+/// Keys and values of one layer: per row, per head, `cells` cells of `head_dim` elements.
+pub struct KvRing {
+    pub(super) shape: Shape,
+    pub(super) rows: usize,
     pub(super) cells: usize,
-    pub(super) keys: Vec<f32>,
-    pub(super) values: Vec<f32>,
+    /// `[rows, heads, cells, stride]`
+    pub(super) keys: Buffer,
+    /// `[rows, heads, cells, stride]`
+    pub(super) values: Buffer,
 }
 
 /// A bit-exact copy of some cells of one row.
 #[derive(Clone)]
 pub struct RingPart {
+    shape: Shape,
     cells: Range<usize>,
-    keys: Vec<f32>,
-    values: Vec<f32>,
+    /// `[heads, cells, stride]`
+    keys: Vec<u8>,
+    /// `[heads, cells, stride]`
+    values: Vec<u8>,
 }
 
 impl RingPart {
@@ -38,28 +83,31 @@ impl RingPart {
 
     /// Bytes of memory it takes.
     pub fn bytes(&self) -> usize {
-        (self.keys.len() + self.values.len()) * 4
+        self.keys.len() + self.values.len()
     }
 }
 
 impl KvRing {
     /// A ring of zeros.
     pub fn new(dtype: KvDtype, rows: usize, heads: usize, head_dim: usize, cells: usize) -> KvRing {
-        let len = rows * heads * head_dim * cells;
-        KvRing {
+        let shape = Shape {
             dtype,
-            rows,
             heads,
             head_dim,
+        };
+        let bytes = rows * heads * cells * shape.cell_bytes();
+        KvRing {
+            shape,
+            rows,
             cells,
-            keys: vec![0.0; len],
-            values: vec![0.0; len],
+            keys: Buffer::zeroed(bytes),
+            values: Buffer::zeroed(bytes),
         }
     }
 
     /// Bytes of memory the keys and values take.
     pub fn bytes(&self) -> usize {
-        (self.keys.len() + self.values.len()) * 4
+        self.keys.len() + self.values.len()
     }
 
     /// Cells of a row.
@@ -72,16 +120,17 @@ impl KvRing {
     /// # Panics
     /// When the row or the cells do not exist.
     pub fn save(&self, row: usize, cells: Range<usize>) -> RingPart {
-        assert!(row < self.rows && cells.end <= self.cells && cells.start <= cells.end);
         let mut part = RingPart {
+            shape: self.shape,
             cells: cells.clone(),
             keys: Vec::new(),
             values: Vec::new(),
         };
-        for head in 0..self.heads {
+        for head in 0..self.shape.heads {
             let range = self.range(row, head, &cells);
-            part.keys.extend_from_slice(&self.keys[range.clone()]);
-            part.values.extend_from_slice(&self.values[range]);
+            part.keys
+                .extend_from_slice(&self.keys.bytes()[range.clone()]);
+            part.values.extend_from_slice(&self.values.bytes()[range]);
         }
         part
     }
@@ -89,24 +138,27 @@ impl KvRing {
     /// Writes a saved part into `row`, at the cells it was taken from.
     ///
     /// # Panics
-    /// When the part comes from a ring of another shape or storage.
+    /// When the row or the cells do not exist, or the part comes from a ring of another shape or storage.
     pub fn load(&mut self, row: usize, part: &RingPart) {
-        assert!(row < self.rows && part.cells.end <= self.cells);
-        let len = part.cells.len() * self.head_dim;
         assert_eq!(
-            part.keys.len(),
-            len * self.heads,
-            "the part has another shape"
+            part.shape, self.shape,
+            "the part is of another kind of ring"
         );
-        for head in 0..self.heads {
+        let len = part.cells.len() * self.shape.cell_bytes();
+        for head in 0..self.shape.heads {
             let range = self.range(row, head, &part.cells);
-            self.keys[range.clone()].copy_from_slice(&part.keys[head * len..][..len]);
-            self.values[range].copy_from_slice(&part.values[head * len..][..len]);
+            let saved = head * len..(head + 1) * len;
+            self.keys.bytes_mut()[range.clone()].copy_from_slice(&part.keys[saved.clone()]);
+            self.values.bytes_mut()[range].copy_from_slice(&part.values[saved]);
         }
     }
 
+    /// Bytes of some cells of a head.
     fn range(&self, row: usize, head: usize, cells: &Range<usize>) -> Range<usize> {
-        let start = (row * self.heads + head) * self.cells;
-        (start + cells.start) * self.head_dim..(start + cells.end) * self.head_dim
+        let known = row < self.rows && cells.start <= cells.end && cells.end <= self.cells;
+        assert!(known, "no cells {cells:?} of row {row}");
+        let first = (row * self.shape.heads + head) * self.cells;
+        let bytes = self.shape.cell_bytes();
+        (first + cells.start) * bytes..(first + cells.end) * bytes
     }
 }

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::lanes::{LANES, Lanes, Level, kernel};
+use super::lanes::{LANES, Lanes, kernel};
 use super::matmul::Vectors;
 use super::matrix::{BLOCK, Dtype, GROUP, Matrix};
 use super::quantize::Quantized;
