@@ -295,7 +295,7 @@ impl Vocabulary {
             .filter(|piece| kind_of(piece) == Type::UserDefined)
             .map(|piece| piece.piece().into())
             .collect();
-        symbols.sort_by_key(|symbol: &Box<str>| std::cmp::Reverse(symbol.len()));
+        symbols.sort_by(|left, right| right.len().cmp(&left.len()));
         symbols
     }
 

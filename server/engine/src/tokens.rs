@@ -251,8 +251,9 @@ impl Staging {
     pub fn out_row(&self) -> TokenRow {
         let mut row = [UNWRITTEN; STREAMS_MAX];
         if let Some(frame) = self.calls.checked_sub(1 + self.rules.delay_max) {
-            for stream in 0..self.streams() {
-                row[stream] = self.ring[stream][self.column(frame + self.rules.delays[stream])];
+            let delays = &self.rules.delays[..self.streams()];
+            for ((token, ring), delay) in row.iter_mut().zip(&self.ring).zip(delays) {
+                *token = ring[self.column(frame + delay)];
             }
         }
         row

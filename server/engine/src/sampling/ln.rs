@@ -15,7 +15,7 @@ const COEFFICIENTS: [f32; 9] = [
     3.333_333e-1,
 ];
 /// ln 2 in two parts; the first times any exponent is exact.
-const LN_2_HIGH: f32 = 0.693_359_375;
+const LN_2_HIGH: f32 = 355.0 / 512.0;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 
 /// ln `x` of a normal number `x > 0`, within 1e-7 of it, relative or absolute whichever is larger.

@@ -24,7 +24,12 @@ pub(super) fn segment<'a>(text: &'a str, vocabulary: &Vocabulary) -> Vec<Segment
         let character_end = start + character.len_utf8();
         let longest = text.len().min(start + vocabulary.piece_bytes_max);
         let mut known = false;
-        for end in character_end..=longest {
+        for (end, node) in best
+            .iter_mut()
+            .enumerate()
+            .take(longest + 1)
+            .skip(character_end)
+        {
             let Some(&id) = vocabulary.ids.get(&text.as_bytes()[start..end]) else {
                 continue;
             };
@@ -33,7 +38,7 @@ pub(super) fn segment<'a>(text: &'a str, vocabulary: &Vocabulary) -> Vec<Segment
                 Type::UserDefined => (end - start) as f32 * vocabulary.score_max - 0.1,
                 _ => vocabulary.score(id),
             };
-            improve(&mut best[end], start, Some(id), so_far + score);
+            improve(node, start, Some(id), so_far + score);
             known |= end == character_end;
         }
         if !known {
