@@ -3,4 +3,5 @@
 mod cli;
 mod fetch;
 mod hub;
+mod load;
 mod program;

@@ -6,6 +6,7 @@
 pub mod bench;
 pub mod disk;
 pub mod doctor;
+pub mod engine;
 pub mod fetch;
 pub mod load;
 pub mod model_files;

@@ -62,6 +62,83 @@ impl VerifyArgs {
 ///
 /// # Errors
 /// One line: what cannot be read.
-pub fn run(_args: VerifyArgs, _config: Config) -> anyhow::Result<Outcome> {
-    anyhow::bail!("`verify` is not built into this version yet")
+pub fn run(args: VerifyArgs, config: Config) -> anyhow::Result<Outcome> {
+    let checkpoint = Checkpoint::open(&args.reference.join("checkpoint"))?;
+    let dtype = weight_dtype(&config, &checkpoint);
+    let report = with_backend(&config, &checkpoint, Compare { args: &args, dtype })??;
+    match args.json {
+        true => println!("{}", serde_json::to_string_pretty(&json(&report))?),
+        false => print(&report),
+    }
+    Ok(if report.passed() { Outcome::Done } else { Outcome::Refused })
+}
+
+struct Compare<'a> {
+    args: &'a VerifyArgs,
+    dtype: engine::kernels::Dtype,
+}
+
+impl WithBackend for Compare<'_> {
+    type Output = Result<Report, VerifyError>;
+
+    fn with<B: Backend>(
+        self,
+        make: impl Fn() -> Result<B, EngineError> + Send + Sync + 'static,
+    ) -> Self::Output {
+        let terminal = std::io::stderr().is_terminal();
+        engine::verify::verify(&self.args.reference, self.dtype, &mut || make(), &mut |topic| {
+            if terminal {
+                eprintln!("comparing {topic}");
+            }
+        })
+    }
+}
+
+fn measure(check: &Check) -> &'static str {
+    match check.measure {
+        Measure::Absolute => "largest difference",
+        Measure::RelativeRms => "relative rms",
+        Measure::Differing => "values that differ",
+    }
+}
+
+fn print(report: &Report) {
+    let wide = |of: fn(&Check) -> &String| report.checks.iter().map(|c| of(c).len()).max().unwrap_or(0);
+    let (topic, what) = (wide(|c| &c.topic), wide(|c| &c.what));
+    for check in &report.checks {
+        let limit = check.tolerance.map_or("-".into(), |tolerance| format!("{tolerance:.1e}"));
+        let verdict = match (check.passed(), check.tolerance) {
+            (true, None) => "reported",
+            (true, Some(_)) => "pass",
+            (false, _) => "FAIL",
+        };
+        println!(
+            "{:topic$}  {:what$}  {:18}  {:>9.2e}  {limit:>8}  {verdict}",
+            check.topic,
+            check.what,
+            measure(check),
+            check.worst,
+        );
+    }
+    let failed = report.checks.iter().filter(|check| !check.passed()).count();
+    match (report.checks.len(), failed) {
+        (0, _) => println!("nothing to compare: no recorded topic was found"),
+        (all, 0) => println!("all {all} checks passed"),
+        (all, failed) => println!("{failed} of {all} checks FAILED"),
+    }
+}
+
+fn json(report: &Report) -> serde_json::Value {
+    let checks = report.checks.iter().map(|check| {
+        serde_json::json!({
+            "topic": check.topic,
+            "what": check.what,
+            "measure": measure(check),
+            // JSON has no NaN; a comparison that gave one has failed.
+            "worst": check.worst.is_finite().then_some(check.worst),
+            "tolerance": check.tolerance,
+            "passed": check.passed(),
+        })
+    });
+    serde_json::json!({ "passed": report.passed(), "checks": checks.collect::<Vec<_>>() })
 }

@@ -264,7 +264,8 @@ impl<'a> Sources<'a> {
         let mut known: BTreeSet<String> = known
             .map(|key| format!("{PREFIX}{}", key.to_uppercase().replace('-', "_")))
             .collect();
-        known.insert(format!("{PREFIX}CONFIG"));
+        // Not settings of the program, but of where it finds them, and of one command.
+        known.extend(["CONFIG", "LOAD_TOKEN"].map(|name| format!("{PREFIX}{name}")));
         let names = self.environment.0.keys();
         names
             .filter(|name| name.starts_with(PREFIX) && !known.contains(*name))
