@@ -154,58 +154,66 @@ fn choose(
     }
     // The smallest temperatures have an infinite inverse, and zero times that is no number.
     let per_temperature = (1.0 / temperature).min(f32::MAX);
-    let mut best = (f32::NEG_INFINITY, first_index_of(max, logits));
-    let mut noise = Noise::new(draw);
-    for index in scratch.select(logits, top_k as usize) {
-        let score = (logits[index as usize] - max) * per_temperature + noise.gumbel(index);
-        if score > best.0 || (score == best.0 && index < best.1) {
-            best = (score, index);
+    let mut best = (f32::NEG_INFINITY, u32::MAX);
+    for candidates in scratch.select(logits, top_k as usize).chunks(BATCH) {
+        let mut scores = [0.0; BATCH];
+        draw.gumbel(candidates, &mut scores);
+        for (&index, noise) in candidates.iter().zip(scores) {
+            let score = (logits[index as usize] - max) * per_temperature + noise;
+            if score > best.0 || (score == best.0 && index < best.1) {
+                best = (score, index);
+            }
         }
     }
     Ok(best.1)
 }
 
-/// The noise of one draw, a function of the candidate's index.
-struct Noise {
-    draw: Draw,
-    block: Option<(u32, [u32; 4])>,
-}
+/// Candidates whose noise is computed side by side, in vector registers where there are some.
+const BATCH: usize = 64;
 
-impl Noise {
-    fn new(draw: Draw) -> Self {
-        Self { draw, block: None }
-    }
-
-    fn gumbel(&mut self, index: u32) -> f32 {
-        let words = match self.block {
-            Some((block, words)) if block == index / 4 => words,
-            _ => {
-                let Draw {
-                    seed,
-                    position,
-                    stream,
-                } = self.draw;
-                let words = philox(
-                    [position as u32, (position >> 32) as u32, stream, index / 4],
-                    [seed as u32, (seed >> 32) as u32],
-                );
-                self.block = Some((index / 4, words));
-                words
-            }
-        };
-        -ln(-ln(uniform(words[(index % 4) as usize])))
+impl Draw {
+    /// The noise of every candidate, a function of its index: `-ln(-ln u)` for `u` uniform between 0 and 1.
+    fn gumbel(&self, candidates: &[u32], noise: &mut [f32; BATCH]) {
+        let mut indices = [0; BATCH];
+        indices[..candidates.len()].copy_from_slice(candidates);
+        let key = [self.seed as u32, (self.seed >> 32) as u32];
+        let position = [self.position as u32, (self.position >> 32) as u32];
+        for (noise, index) in noise.iter_mut().zip(indices) {
+            let [a, b, c, d] = philox([position[0], position[1], self.stream, index / 4], key);
+            // Choices in place of an array access, which would keep this out of the vector registers.
+            let even = if index & 2 == 0 { a } else { c };
+            let odd = if index & 2 == 0 { b } else { d };
+            *noise = uniform(if index & 1 == 0 { even } else { odd });
+        }
+        for noise in noise {
+            *noise = -ln(-ln(*noise));
+        }
     }
 }
+
+/// Logits looked at side by side.
+const LANES: usize = 16;
 
 /// The largest logit, if every one is a number below infinity and one is above -infinity.
 fn finite_max(logits: &[f32]) -> Result<f32, RowFault> {
-    let mut max = f32::NEG_INFINITY;
-    let mut wrong = false;
-    for &logit in logits {
-        wrong |= logit.is_nan() | (logit == f32::INFINITY);
-        max = if logit > max { logit } else { max };
+    let mut maxima = [f32::NEG_INFINITY; LANES];
+    let mut wrong = [false; LANES];
+    let (chunks, rest) = logits.as_chunks::<LANES>();
+    let mut last = [f32::NEG_INFINITY; LANES];
+    last[..rest.len()].copy_from_slice(rest);
+    for chunk in chunks.iter().chain([&last]) {
+        for lane in 0..LANES {
+            let logit = chunk[lane];
+            wrong[lane] |= logit.is_nan() | (logit == f32::INFINITY);
+            maxima[lane] = if logit > maxima[lane] {
+                logit
+            } else {
+                maxima[lane]
+            };
+        }
     }
-    if wrong || max == f32::NEG_INFINITY {
+    let max = maxima.into_iter().fold(f32::NEG_INFINITY, f32::max);
+    if wrong.contains(&true) || max == f32::NEG_INFINITY {
         return Err(RowFault::NotFinite);
     }
     Ok(max)
@@ -234,7 +242,7 @@ pub fn probabilities(logits: &[f32], temperature: f32, top_k: u32) -> Result<Vec
     if temperature == 0.0 || top_k == 1 {
         weights[first_index_of(max, logits) as usize] = 1.0;
     } else {
-        for index in TopK::default().select(logits, top_k as usize) {
+        for &index in TopK::default().select(logits, top_k as usize) {
             let above = f64::from(logits[index as usize]) - f64::from(max);
             weights[index as usize] = (above / f64::from(temperature)).exp();
         }

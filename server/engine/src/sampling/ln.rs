@@ -19,15 +19,18 @@ const LN_2_HIGH: f32 = 355.0 / 512.0;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 
 /// ln `x` of a normal number `x > 0`, within 1e-7 of it, relative or absolute whichever is larger.
+#[inline]
 pub fn ln(x: f32) -> f32 {
     // x = m * 2^e with m from sqrt(1/2) to sqrt(2).
     let bits = x.to_bits();
-    let mut exponent = (bits >> 23) as i32 - 126;
-    let mut m = f32::from_bits((bits & 0x007f_ffff) | 0x3f00_0000);
-    if m < std::f32::consts::FRAC_1_SQRT_2 {
-        exponent -= 1;
-        m += m;
-    }
+    let exponent = (bits >> 23) as i32 - 126;
+    let m = f32::from_bits((bits & 0x007f_ffff) | 0x3f00_0000);
+    let low = m < std::f32::consts::FRAC_1_SQRT_2;
+    let (m, exponent) = if low {
+        (m + m, exponent - 1)
+    } else {
+        (m, exponent)
+    };
     let f = m - 1.0;
     let z = f * f;
     let mut p = COEFFICIENTS[0];

@@ -7,37 +7,47 @@
 pub(super) struct TopK {
     /// Rank of a logit, larger is better: its order in the upper half, its index inverted in the lower.
     ranks: Vec<u64>,
+    indices: Vec<u32>,
 }
+
+/// Logits that are compared with the bar side by side.
+const LANES: usize = 16;
 
 impl TopK {
     /// Indices of the `k` largest of `logits`, in no particular order; all of them where there are no more.
-    pub(super) fn select(
-        &mut self,
-        logits: &[f32],
-        k: usize,
-    ) -> impl Iterator<Item = u32> + use<'_> {
-        self.ranks.clear();
-        let k = k.clamp(1, logits.len().max(1));
+    pub(super) fn select(&mut self, logits: &[f32], k: usize) -> &[u32] {
+        self.indices.clear();
+        if k >= logits.len() {
+            self.indices.extend(0..logits.len() as u32);
+            return &self.indices;
+        }
+        let k = k.max(1);
         let room = 2 * k;
+        self.ranks.clear();
         self.ranks.reserve(room);
-        // A rank at or below the bar cannot be among the k largest.
-        let mut bar = 0;
-        let mut bar_logit = f32::NEG_INFINITY;
-        for (index, &logit) in (0_u32..).zip(logits) {
-            // Of equal logits the later one has the lower rank, so it cannot pass a bar of the same logit.
-            if logit <= bar_logit && bar != 0 {
-                continue;
+        let mut bar = None;
+        let mut first = 0;
+        for chunk in logits.chunks(LANES) {
+            if bar.is_none_or(|bar| any_above(chunk, bar)) {
+                for (index, &logit) in (first..).zip(chunk) {
+                    // Of equal logits the later one is the worse, so it cannot pass a bar of the same logit.
+                    if bar.is_some_and(|bar| logit <= bar) {
+                        continue;
+                    }
+                    self.ranks.push(rank(logit, index));
+                    if self.ranks.len() == room {
+                        bar = Some(logits[index_of(self.cut(k)) as usize]);
+                    }
+                }
             }
-            self.ranks.push(rank(logit, index));
-            if self.ranks.len() == room {
-                bar = self.cut(k);
-                bar_logit = logits[index_of(bar) as usize];
-            }
+            first += LANES as u32;
         }
         if self.ranks.len() > k {
             self.cut(k);
         }
-        self.ranks.iter().map(|&rank| index_of(rank))
+        self.indices
+            .extend(self.ranks.iter().map(|&rank| index_of(rank)));
+        &self.indices
     }
 
     /// Keeps the k best; gives the worst of them.
@@ -47,6 +57,14 @@ impl TopK {
             .select_nth_unstable_by(k - 1, |left, right| right.cmp(left));
         self.ranks.truncate(k);
         worst
+    }
+}
+
+fn any_above(chunk: &[f32], bar: f32) -> bool {
+    let above = |found, &logit: &f32| found | (logit > bar);
+    match chunk.first_chunk::<LANES>() {
+        Some(chunk) => chunk.iter().fold(false, above),
+        None => chunk.iter().fold(false, above),
     }
 }
 
@@ -88,7 +106,7 @@ mod tests {
                 });
                 sorted.truncate(k as usize);
                 sorted.sort_unstable();
-                let mut selected: Vec<u32> = top_k.select(&logits, k as usize).collect();
+                let mut selected: Vec<u32> = top_k.select(&logits, k as usize).to_vec();
                 selected.sort_unstable();
                 assert_eq!(selected, sorted, "{k} of {count}");
             }
@@ -100,7 +118,7 @@ mod tests {
         let logits = [-0.0, 0.0, f32::NEG_INFINITY, -0.0, f32::NEG_INFINITY];
         let mut top_k = TopK::default();
         for (k, expected) in [(1, vec![0]), (3, vec![0, 1, 3]), (4, vec![0, 1, 2, 3])] {
-            let mut selected: Vec<u32> = top_k.select(&logits, k).collect();
+            let mut selected: Vec<u32> = top_k.select(&logits, k).to_vec();
             selected.sort_unstable();
             assert_eq!(selected, expected);
         }
