@@ -295,7 +295,7 @@ impl Vocabulary {
             .filter(|piece| kind_of(piece) == Type::UserDefined)
             .map(|piece| piece.piece().into())
             .collect();
-        symbols.sort_by(|left, right| right.len().cmp(&left.len()));
+        symbols.sort_by_key(|symbol| std::cmp::Reverse(symbol.len()));
         symbols
     }
 

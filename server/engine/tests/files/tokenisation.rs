@@ -5,6 +5,7 @@ use std::path::Path;
 
 use engine::prompt::{wrap, wrap_role_text};
 use engine::tokenizer::{Piece, Tokenizer, TokenizerError};
+use proptest::prelude::*;
 use sentencepiece_model::{ModelProto, ModelType, SentencePiece, Type};
 
 use crate::support::{FIXTURE, checkpoint};
@@ -38,6 +39,32 @@ fn every_recorded_text_gives_the_recorded_ids() {
         let silent = config.text.silent_ids.contains(&id);
         let ours = tokenizer.name(id).filter(|_| !silent);
         assert_eq!(ours, spoken.as_str(), "id {id}");
+    }
+}
+
+#[test]
+fn a_byte_pair_model_gives_the_recorded_ids() {
+    let tokenizer = load(include_bytes!("../data/bpe.model")).unwrap();
+    let cases: serde_json::Value =
+        serde_json::from_slice(include_bytes!("../data/bpe.json")).unwrap();
+    let cases = cases.as_array().unwrap();
+    assert!(cases.len() > 100);
+    for case in cases {
+        let text = case["text"].as_str().unwrap();
+        assert_eq!(tokenizer.encode(text), ids(&case["ids"]), "{text:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_becomes_ids_of_the_vocabulary(text in "\\PC{0,60}|(<system>|[ \t\n\u{2581}a-f0-9]){0,40}") {
+        let checkpoint = checkpoint();
+        let tokenizer = checkpoint.tokenizer();
+        let ids = tokenizer.encode(&text);
+        prop_assert!(ids.iter().all(|&id| tokenizer.piece(id).is_some()));
+        // This file drops spaces at the start.
+        let spaced = tokenizer.encode(&format!("  {text}"));
+        prop_assert_eq!(ids, spaced);
     }
 }
 
