@@ -44,9 +44,28 @@ pub(super) enum Note {
 
 /// The tick's end.
 pub(super) struct Bell<C> {
+    // Dropped in this order: the doorbell thread is roused when it can see that the queue is abandoned.
     errands: rtrb::Producer<Errand<C>>,
-    thread: Option<Thread>,
+    rope: Rope,
     left: bool,
+}
+
+/// Rouses the doorbell thread, for the last time when dropped. Unparking a thread takes no lock.
+#[derive(Default)]
+struct Rope(Option<Thread>);
+
+impl Rope {
+    fn pull(&self) {
+        if let Some(thread) = &self.0 {
+            thread.unpark();
+        }
+    }
+}
+
+impl Drop for Rope {
+    fn drop(&mut self) {
+        self.pull();
+    }
 }
 
 impl<C> Bell<C> {
@@ -76,20 +95,16 @@ impl<C> Bell<C> {
         self.left = true;
     }
 
-    /// Rings, if anything was left. Unparking a thread takes no lock.
+    /// Rings, if anything was left.
     pub(super) fn ring(&mut self) {
-        if std::mem::take(&mut self.left)
-            && let Some(thread) = &self.thread
-        {
-            thread.unpark();
+        if std::mem::take(&mut self.left) {
+            self.rope.pull();
         }
     }
-}
 
-impl<C> Drop for Bell<C> {
-    fn drop(&mut self) {
-        self.left = true;
-        self.ring();
+    /// From now on `thread` is rung.
+    pub(super) fn rings_at(&mut self, thread: Thread) {
+        self.rope = Rope(Some(thread));
     }
 }
 
@@ -103,16 +118,10 @@ pub(super) fn doorbell<C>() -> (Bell<C>, Doorbell<C>) {
     let (errand_tx, errand_rx) = rtrb::RingBuffer::new(ERRANDS_MAX);
     let bell = Bell {
         errands: errand_tx,
-        thread: None,
+        rope: Rope::default(),
         left: false,
     };
     (bell, Doorbell { errands: errand_rx })
-}
-
-impl<C> Bell<C> {
-    pub(super) fn rings_at(&mut self, thread: Thread) {
-        self.thread = Some(thread);
-    }
 }
 
 impl<C> Doorbell<C> {

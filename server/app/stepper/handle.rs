@@ -161,7 +161,7 @@ impl<C: Send + 'static> StepperHandle<C> {
     /// # Errors
     /// [`JoinError`], for the caller.
     pub async fn join(&self, request: JoinRequest<C>) -> Result<Seat, JoinError> {
-        let seat = self.ask(request)?;
+        let mut seat = self.ask(request)?;
         seat.speaker.answer().await?;
         Ok(seat)
     }

@@ -304,12 +304,14 @@ impl Speaker {
     }
 
     /// Waits for the tick's answer to the request.
-    pub(super) async fn answer(&self) -> Result<(), JoinError> {
-        poll_fn(|context| match self.try_answer() {
+    pub(super) async fn answer(&mut self) -> Result<(), JoinError> {
+        // By unique reference, or the future could not move between threads.
+        let this = self;
+        poll_fn(move |context| match this.try_answer() {
             Some(answer) => Poll::Ready(answer),
             None => {
-                self.line.waker.register(context.waker());
-                match self.try_answer() {
+                this.line.waker.register(context.waker());
+                match this.try_answer() {
                     Some(answer) => Poll::Ready(answer),
                     None => Poll::Pending,
                 }
