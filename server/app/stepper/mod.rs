@@ -21,6 +21,8 @@ mod watchdog;
 
 pub mod board;
 
+pub mod by_hand;
+
 pub mod clock;
 
 #[cfg(test)]

@@ -8,22 +8,20 @@ mod threads;
 use std::sync::Arc;
 use std::time::Duration;
 
-use slots::engine::EngineError;
 use slots::slot::CloseReason;
 use slots::testing::{EngineLog, ScriptedCall, ScriptedEngine};
 use slots::units::{FRAME_SAMPLES, SessionKey, TICK_US};
 
 use super::board::{Board, Loss, Phase, SlotPhase};
+use super::by_hand::ByHand;
 use super::clock::{Clock, HandClock};
-use super::doorbell::{Doorbell, doorbell};
-use super::handle::{JoinError, JoinRequest, Seat, SeatEvent, SpeakerFrame, StepperHandle, Wishes};
-use super::thread::{Next, Parts, Stepper};
+use super::handle::{JoinError, JoinRequest, Seat, SeatEvent, SpeakerFrame, StepperHandle};
+use super::thread::Next;
 
 /// A stepper without a thread: the test makes it tick.
 struct House {
     handle: StepperHandle<ScriptedCall>,
-    stepper: Stepper<ScriptedEngine>,
-    doorbell: Doorbell<ScriptedCall>,
+    stepper: ByHand<ScriptedEngine>,
     clock: Arc<HandClock>,
     log: Arc<EngineLog>,
 }
@@ -34,26 +32,11 @@ impl House {
     }
 
     fn on_clock(engine: ScriptedEngine, clock: Arc<HandClock>) -> Self {
-        use slots::engine::Engine;
-        let board = Arc::new(Board::new(engine.capacity(), clock.clone()));
-        board.set_phase(Phase::Ready);
-        let wishes = Arc::new(Wishes::default());
-        let (handle, requests) = StepperHandle::new(board.clone(), wishes.clone());
-        let (bell, doorbell) = doorbell();
         let log = engine.log();
-        let parts = Parts {
-            requests,
-            bell,
-            wishes,
-            board,
-            clock: clock.clone(),
-            admission: true,
-            drain_limit_us: 600_000_000,
-        };
+        let (handle, stepper) = ByHand::new(engine, clock.clone());
         Self {
             handle,
-            stepper: Stepper::new(engine, parts),
-            doorbell,
+            stepper,
             clock,
             log,
         }
@@ -61,16 +44,10 @@ impl House {
 
     /// One tick and the sleep after it.
     fn tick(&mut self) -> Next {
-        self.try_tick().expect("the script has no engine fault")
-    }
-
-    fn try_tick(&mut self) -> Result<Next, EngineError> {
-        let next = self.stepper.tick()?;
-        if next == Next::Tick {
-            self.stepper.rest()?;
-        }
-        self.doorbell.run_errands();
-        Ok(next)
+        let next = self.stepper.tick().expect("the script has no engine fault");
+        self.stepper.rest().expect("the script has no engine fault");
+        self.stepper.run_errands();
+        next
     }
 
     fn ticks(&mut self, n: usize) {

@@ -27,8 +27,10 @@ const PERCENTILE_TICKS: u64 = 12;
 
 /// Whether there is to be another tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub enum Next {
+    /// Yes.
     Tick,
+    /// No: somebody asked for the end, or draining is done.
     Stop,
 }
 

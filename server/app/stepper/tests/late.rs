@@ -87,7 +87,7 @@ fn turn(house: &mut House, talker: &mut Talker) {
     assert_eq!(house.stepper.tick().expect("no fault"), Next::Tick);
     talker.listen();
     house.stepper.rest().expect("no fault");
-    house.doorbell.run_errands();
+    house.stepper.run_errands();
 }
 
 #[test]

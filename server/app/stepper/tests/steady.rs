@@ -79,7 +79,7 @@ fn a_tick_asks_nothing_of_the_allocator() {
             assert!(next.is_ok());
         });
         assert_eq!(asked, 0, "tick {tick}");
-        house.doorbell.run_errands();
+        house.stepper.run_errands();
     }
     assert!(house.log.seated() > 30 && house.log.steps() > 290);
 }

@@ -19,6 +19,8 @@ async fn started(
 ) -> (StepperHandle<ScriptedCall>, StepperThread) {
     let (handle, mut thread) = spawn(move || Ok(engine), options(4, clock)).expect("threads");
     thread.ready().await.expect("the engine is ready");
+    // The first tick is done, so that every request is answered by the second.
+    clock.wait_for_sleepers(1);
     (handle, thread)
 }
 
