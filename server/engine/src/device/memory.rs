@@ -339,8 +339,8 @@ mod tests {
 
     #[test]
     fn a_whole_batch_comes_to_the_known_totals() {
-        // Gigabytes with bf16 transformers, the f32 codec, full rings and codec state. All 32 codebooks are counted
-        // there, of which this program keeps 8 twice: 34 MB less.
+        // Gigabytes with bf16 transformers, the f32 codec, full rings and codec state. They count all 32 codebooks, of
+        // which this program keeps 8 twice (34 MB less), and no keys and values of the depformer (0.4 MB a slot more).
         let known = [
             (
                 8,
@@ -368,7 +368,7 @@ mod tests {
                 let found = published(steps).bytes_needed(&ModelConfig::published(), slots);
                 let found = (found.total() - found.workspace - found.prompt_cache) as f64 / 1e9;
                 assert!(
-                    (expected - found - 0.034_f64).abs() < 0.02,
+                    (expected - found).abs() < 0.04_f64,
                     "{slots} slots: {found}, known {expected}"
                 );
             }
