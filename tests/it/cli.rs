@@ -23,6 +23,7 @@ fn every_command_has_help_with_examples_and_every_flag_is_explained() {
     for command in cli.get_subcommands() {
         let name = command.get_name();
         assert!(command.get_about().is_some(), "{name} says what it does");
+        assert!(command.get_long_about().is_some(), "{name} says how");
         let after = command
             .get_after_help()
             .map(ToString::to_string)
@@ -58,6 +59,20 @@ fn help_and_version_are_printed_and_are_no_error() {
     let expected = format!("vivavoce {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!((version.code, version.stdout), (Some(0), expected));
     assert_eq!(home.run(&[]).code, Some(2), "no command");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_not_an_error() {
+    let home = Home::new();
+    for args in [
+        &["doctor", "--listen", "127.0.0.1:0"][..],
+        &["serve", "--help"],
+    ] {
+        let mut child = home.spawn_with(&[], args);
+        drop(child.stdout.take());
+        let ended = child.wait_with_output().expect("it ends");
+        assert_eq!(ended.status.code(), Some(0), "{args:?}: {ended:?}");
+    }
 }
 
 #[test]

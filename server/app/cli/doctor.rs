@@ -6,6 +6,8 @@
 pub mod checks;
 pub mod machine;
 
+use std::fmt;
+
 use clap::Args;
 use serde::Serialize;
 
@@ -52,6 +54,9 @@ impl DoctorArgs {
         }
     }
 }
+
+/// Longer values push their source to the right, instead of all sources.
+const VALUE_WIDTH_MAX: usize = 48;
 
 /// Everything `doctor` has to say; also its JSON form.
 #[derive(Serialize)]
@@ -107,8 +112,8 @@ pub fn run(args: DoctorArgs, config: Result<Config, ConfigError>) -> anyhow::Res
         settings: settings.into_iter().map(SettingLine::from).collect(),
     };
     match args.json {
-        true => println!("{}", serde_json::to_string_pretty(&report)?),
-        false => print(&report),
+        true => super::tell(serde_json::to_string_pretty(&report)?),
+        false => super::tell(&report),
     }
     Ok(match complaint {
         None => Outcome::Done,
@@ -119,35 +124,26 @@ pub fn run(args: DoctorArgs, config: Result<Config, ConfigError>) -> anyhow::Res
     })
 }
 
-fn print(report: &Report) {
-    println!("vivavoce {}\n", report.version);
-    for Check {
-        name,
-        state,
-        finding,
-        cure,
-    } in &report.checks
-    {
-        println!("{state:<4}  {name:<12} {finding}");
-        if let Some(cure) = cure {
-            println!("{:20}-> {cure}", "");
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "vivavoce {}\n", self.version)?;
+        for check in &self.checks {
+            writeln!(
+                f,
+                "{:<4}  {:<12} {}",
+                check.state, check.name, check.finding
+            )?;
+            if let Some(cure) = &check.cure {
+                writeln!(f, "{:19}-> {cure}", "")?;
+            }
         }
+        let widths = self.settings.iter().map(|line| line.value.len());
+        let width = widths.max().unwrap_or(0).min(VALUE_WIDTH_MAX);
+        writeln!(f, "\nsettings")?;
+        for SettingLine { key, value, source } in &self.settings {
+            writeln!(f, "  {key:<14} {value:<width$}  ({source})")?;
+        }
+        let verdict = if self.ok { "would" } else { "would not" };
+        write!(f, "\nserve {verdict} work with these settings")
     }
-    let width = report
-        .settings
-        .iter()
-        .map(|line| line.value.len())
-        .max()
-        .unwrap_or(0)
-        .min(48);
-    println!("\nsettings");
-    for SettingLine { key, value, source } in &report.settings {
-        println!("  {key:<14} {value:<width$}  ({source})");
-    }
-    let verdict = if report.ok {
-        "serve would work"
-    } else {
-        "serve would not work"
-    };
-    println!("\n{verdict} with these settings");
 }

@@ -21,9 +21,9 @@ use self::error::FetchError;
 use self::hub::{Hub, RemoteFile};
 use self::place::Place;
 use self::progress::Progress;
-use super::Outcome;
 use super::disk::{bytes_text, free_bytes};
 use super::model_files::ModelFiles;
+use super::{Outcome, tell};
 use crate::config::Config;
 use crate::config::values::is_hub_name;
 
@@ -104,7 +104,11 @@ async fn fetch(args: &FetchArgs, config: &Config) -> Result<(), FetchError> {
     let mut wanted = Vec::new();
     for remote in hub.model_files().await? {
         if place.has(&remote)? || place.take_from_cache(&hub, &remote)? {
-            println!("{}: is here ({})", remote.name, bytes_text(remote.bytes));
+            tell(format_args!(
+                "{}: is here ({})",
+                remote.name,
+                bytes_text(remote.bytes)
+            ));
         } else {
             wanted.push(remote);
         }
@@ -168,7 +172,7 @@ fn report(name: &str, dir: &Path) -> Result<(), FetchError> {
     if let Some(problem) = found.problems.into_iter().next() {
         return Err(FetchError::Incomplete(problem));
     }
-    println!("{name} is complete in {}", dir.display());
-    println!("serve it with: vivavoce serve --model {name}");
+    tell(format_args!("{name} is complete in {}", dir.display()));
+    tell(format_args!("serve it with: vivavoce serve --model {name}"));
     Ok(())
 }

@@ -130,8 +130,8 @@ pub fn run(args: LoadArgs, _config: Config) -> anyhow::Result<Outcome> {
     })?;
     let report = Report::new(args.url.to_string(), args.frames, sessions);
     match args.json {
-        true => println!("{}", serde_json::to_string_pretty(&report)?),
-        false => print!("{report}"),
+        true => super::tell(serde_json::to_string_pretty(&report)?),
+        false => super::tell(&report),
     }
     Ok(match report.complaint() {
         None => Outcome::Done,

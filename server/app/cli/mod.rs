@@ -10,8 +10,10 @@ pub mod engine;
 pub mod fetch;
 pub mod load;
 pub mod model_files;
+pub mod progress;
 pub mod run;
 pub mod serve;
+pub mod sound_file;
 pub mod verify;
 
 use std::ffi::OsString;
@@ -46,33 +48,29 @@ pub struct Cli {
 
 const SETTINGS_HELP: &str = "\
 Examples:
-  vivavoce serve                        start with the built-in demo, then open http://localhost:8998
-  vivavoce doctor                       what will work on this machine, and what to do about the rest
-  vivavoce fetch nvidia/personaplex-7b-v1
-  vivavoce serve --model nvidia/personaplex-7b-v1
+  vivavoce serve
+      the built-in demo, on http://localhost:8998
+  vivavoce doctor
+      what will work on this machine, and what to do about the rest
+  vivavoce fetch nvidia/personaplex-7b-v1 && vivavoce serve --model nvidia/personaplex-7b-v1
+      the published model
 
-Every setting can be given as a flag (--slots 8), in the environment (VIVAVOCE_SLOTS=8) or in the settings file
-(slots = 8); the first of these that has it counts.
+Every setting can be given as a flag (--slots 8), in the environment (VIVAVOCE_SLOTS=8) or in the
+settings file (slots = 8); the first of these that has it counts.
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong arguments, 3 the device failed, 4 a tick hung.";
 
 /// One command, with its arguments.
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant)] // made once in the life of the process
+#[allow(missing_docs)] // a text here would replace the longer one that stands with the command
 pub enum Command {
-    /// Serve callers until told to stop
     Serve(serve::ServeArgs),
-    /// Make one call offline, from a sound file to a sound file
     Run(run::RunArgs),
-    /// Measure how long a tick takes on this machine
     Bench(bench::BenchArgs),
-    /// Put many paced callers on a running server and measure what they get
     Load(load::LoadArgs),
-    /// Compare this build and device with recorded outputs of the reference
     Verify(verify::VerifyArgs),
-    /// Download a model from the hub
     Fetch(fetch::FetchArgs),
-    /// Say what will work on this machine, and what to do about the rest
     Doctor(doctor::DoctorArgs),
 }
 
@@ -95,11 +93,13 @@ impl From<Outcome> for ExitCode {
             Outcome::Done => 0,
             Outcome::Refused => 1,
             Outcome::DeviceFailed => 3,
-            Outcome::Hung => 4,
+            Outcome::Hung => HUNG,
         })
     }
 }
 
+/// Exit code of a hung tick, also where the watchdog ends the process by itself.
+pub(crate) const HUNG: u8 = 4;
 /// Exit code for wrong arguments and wrong settings.
 const USAGE: u8 = 2;
 
@@ -185,6 +185,16 @@ fn dispatch(cli: Cli, environment: &Environment) -> anyhow::Result<Outcome> {
 pub(crate) fn complain(line: &str) {
     // Nobody is left to tell when the error stream is closed.
     let _ = writeln!(std::io::stderr(), "vivavoce: {line}");
+}
+
+/// Prints one or more lines of a result. A reader that went away early (`| head`) is not an error.
+pub(crate) fn tell(lines: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stdout(), "{lines}");
+}
+
+/// Prints one line of news on the error stream.
+pub(crate) fn note(line: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// clap's message without its usage block: what is wrong, and its tip if it has one, in one line.

@@ -39,7 +39,7 @@ impl Part {
             "model.safetensors" => Some(Self::Weights),
             "voices.tgz" => Some(Self::VoiceArchive),
             _ if name.contains(['\\', '\0']) => None,
-            _ if in_folder.is_some_and(|name| is_voice_file(name)) => Some(Self::Voice),
+            _ if in_folder.is_some_and(is_voice_file) => Some(Self::Voice),
             _ if name.contains('/') => None,
             _ if is_between("tokenizer-", ".safetensors") => Some(Self::Codec),
             _ if is_between("tokenizer_spm_", ".model") => Some(Self::Tokenizer),

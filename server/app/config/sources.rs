@@ -235,7 +235,7 @@ impl<'a> Sources<'a> {
             (value.clone(), Source::Flag)
         } else if let Some(text) = self.environment.get(&variable) {
             (parse(&variable, text)?, Source::Variable(variable))
-        } else if let Some((text, path)) = self.from_file(key) {
+        } else if let Some((text, path)) = self.in_file(key) {
             let place = format!("{key} in {}", path.display());
             (parse(&place, &text)?, Source::File(path))
         } else {
@@ -249,7 +249,7 @@ impl<'a> Sources<'a> {
         Ok(value)
     }
 
-    fn from_file(&self, key: &str) -> Option<(String, PathBuf)> {
+    fn in_file(&self, key: &str) -> Option<(String, PathBuf)> {
         let file = self.file.as_ref()?;
         let text = match file.values.get(key)? {
             toml::Value::String(text) => text.clone(),

@@ -3,7 +3,9 @@
 use super::values::*;
 use super::*;
 
-fn load(variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
+type Variables<'a> = &'a [(&'a str, &'a str)];
+
+fn load(variables: Variables<'_>) -> Result<Config, ConfigError> {
     let home = [("HOME", "/home/ada")];
     let environment = home.iter().chain(variables).copied().collect();
     Config::load(&Flags::default(), &environment)
@@ -101,7 +103,7 @@ fn a_hub_name_is_never_a_path_that_leads_elsewhere() {
 
 #[test]
 fn the_data_folder_is_where_the_platform_wants_it() {
-    let cases: [(&[(&str, &str)], &str); 3] = [
+    let cases: [(Variables<'_>, &str); 3] = [
         (&[("VIVAVOCE_DATA_DIR", "/data")], "/data"),
         #[cfg(all(unix, not(target_os = "macos")))]
         (&[], "/home/ada/.local/share/vivavoce"),
@@ -140,7 +142,7 @@ fn defaults_are_those_of_the_help() {
 
 #[test]
 fn the_hubs_own_switch_counts_below_ours() {
-    let cases: [(&[(&str, &str)], bool, &str); 5] = [
+    let cases: [(Variables<'_>, bool, &str); 5] = [
         (&[], false, "default"),
         (&[("HF_HUB_OFFLINE", "1")], true, "HF_HUB_OFFLINE"),
         (&[("HF_HUB_OFFLINE", "0")], false, "default"),

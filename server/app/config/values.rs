@@ -63,7 +63,7 @@ macro_rules! named {
 named! {
     /// Number format of the weights.
     Dtype {
-        /// What the device does best: 8-bit on a CPU, bf16 on a GPU; the demo's f32 stays.
+        /// What suits the model and the device.
         Auto = "auto",
         /// 32-bit floats.
         F32 = "f32",
@@ -151,7 +151,7 @@ impl fmt::Display for Switch {
     }
 }
 
-/// A count that may be left to the program. `None` inside is never seen: see the two users below.
+/// A count that may be left to the program: `None` for `auto`.
 fn parse_count(text: &str, count_max: usize) -> Result<Option<usize>, ValueError> {
     match (text, text.parse::<usize>()) {
         ("auto", _) => Ok(None),

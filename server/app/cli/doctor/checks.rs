@@ -5,6 +5,7 @@
 use std::fmt;
 use std::net::TcpListener;
 
+use engine::device::{self, Choice, Resolved, Target};
 use serde::Serialize;
 
 use super::machine::Memory;
@@ -105,23 +106,48 @@ pub fn all(config: &Config) -> Vec<Check> {
     checks
 }
 
-/// What this build can do with a GPU. The driver and its libraries are probed by the engine, which opens them at run time.
+/// Where the engine would run. The engine looks for driver and libraries; nothing is started on a device.
 fn gpu(config: &Config) -> Check {
-    let is_built = cfg!(feature = "cuda");
-    match (is_built, config.device) {
-        (false, DeviceChoice::Cuda(_)) => Check::fail(
-            "gpu",
+    const NAME: &str = "gpu";
+    let choice = match config.device {
+        DeviceChoice::Auto => Choice::Auto,
+        DeviceChoice::Cpu => Choice::Cpu,
+        DeviceChoice::Cuda(number) => Choice::Cuda(number as usize),
+    };
+    let info = match device::resolve(choice) {
+        Ok(Resolved {
+            target: Target::Cuda(number),
+            ..
+        }) => device::info(number),
+        Ok(Resolved {
+            instead_of_gpu: Some(err),
+            ..
+        }) if cfg!(feature = "cuda") => {
+            return Check::note(NAME, "the engine would run on the CPU", err.to_string());
+        }
+        Ok(_) => return Check::ok(NAME, "the engine would run on the CPU"),
+        Err(err) => Err(err),
+    };
+    match info {
+        Ok(info) => Check::ok(
+            NAME,
             format!(
-                "--device {}, but this build has no CUDA support",
-                config.device
+                "cuda:{} {}, {} free of {}, driver {}, CUDA up to {}.{}, compute capability {}.{}",
+                info.number,
+                info.name,
+                bytes_text(info.memory_free_bytes),
+                bytes_text(info.memory_total_bytes),
+                info.driver.as_deref().unwrap_or("of unknown version"),
+                info.cuda_version.0,
+                info.cuda_version.1,
+                info.capability.0,
+                info.capability.1,
             ),
-            "use a build with the feature `cuda`, or --device cpu",
         ),
-        (false, _) => Check::ok(
-            "gpu",
-            "this build has no CUDA support; the engine runs on the CPU",
-        ),
-        (true, _) => Check::ok("gpu", "this build can use CUDA devices"),
+        Err(err) => {
+            let finding = format!("--device {}: {err}", config.device);
+            Check::fail(NAME, finding, "see the message, or use --device cpu")
+        }
     }
 }
 
@@ -149,6 +175,7 @@ fn model(config: &Config) -> Check {
     }
     let finding = format!("{}: {}", dir.display(), found.summary());
     let available = Memory::read("/proc".as_ref(), "/sys/fs/cgroup".as_ref());
+    // The engine weighs a GPU's own memory when it loads.
     let is_on_cpu = !cfg!(feature = "cuda") || config.device == DeviceChoice::Cpu;
     match available.map(Memory::available) {
         // 8-bit weights take a little over half of the published 16-bit ones.

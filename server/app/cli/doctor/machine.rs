@@ -154,7 +154,8 @@ mod tests {
 
     #[test]
     fn the_tightest_group_counts() {
-        let cases: [(&str, &str, &[(&str, &str)], Option<u64>); 6] = [
+        type Files<'a> = &'a [(&'a str, &'a str)];
+        let cases: [(&str, &str, Files<'_>, Option<u64>); 6] = [
             ("no groups", "", &[], None),
             ("no limit", "0::/a\n", &[("a/memory.max", "max\n")], None),
             (

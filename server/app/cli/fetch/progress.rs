@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::super::disk::bytes_text;
+use super::super::note;
 
 /// Time between two plain lines: often enough to see that it lives, rare enough for a log.
 const LINE_GAP: Duration = Duration::from_secs(5);
@@ -38,7 +39,7 @@ impl Progress {
                 .map_or(bar.clone(), |style| bar.with_style(style))
         });
         if bar.is_none() {
-            eprintln!("{name}: {}", bytes_text(total_bytes));
+            note(format_args!("{name}: {}", bytes_text(total_bytes)));
         }
         Self {
             count: Count {
@@ -60,7 +61,7 @@ impl Progress {
             Some(bar) => bar.set_position(self.count.done_bytes),
             None if now - self.last_line >= LINE_GAP => {
                 self.last_line = now;
-                eprintln!("{}", self.count.line(now - self.started));
+                note(self.count.line(now - self.started));
             }
             None => {}
         }
@@ -79,8 +80,8 @@ impl Progress {
     pub fn say(&self, what: &str) {
         let line = format!("{}: {what}", self.count.name);
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some(bar) => bar.suspend(|| note(line)),
+            None => note(line),
         }
     }
 
@@ -89,7 +90,7 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        eprintln!("{}", self.count.line(self.started.elapsed()));
+        note(self.count.line(self.started.elapsed()));
     }
 }
 

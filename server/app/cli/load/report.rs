@@ -132,7 +132,7 @@ impl fmt::Display for Report {
             }
         }
         let good = self.sessions.iter().filter(|line| line.ok).count();
-        writeln!(
+        write!(
             f,
             "{good} of {} sessions within {DEFICIT_FRAMES_MAX} frames",
             self.sessions.len()

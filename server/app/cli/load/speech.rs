@@ -1,53 +1,22 @@
 //! What the callers say: a loop of Opus packets, coded once and shared by all of them.
 //!
-//! Lives here: reading a WAV file, the built-in signal, coding. May not live here: pacing.
+//! Lives here: the built-in signal, coding. May not live here: pacing.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use anyhow::ensure;
 use slots::units::{FRAME_SAMPLES, SAMPLE_RATE_HZ};
 
 use crate::audio::ogg_read::OggReader;
 use crate::audio::ogg_write::OggWriter;
 use crate::audio::opus_codec::{OpusError, SAMPLES_48K};
 use crate::audio::opus_write::OpusWriter;
-use crate::audio::resample::{ResampleError, resampled};
+use crate::cli::sound_file;
 
 /// Silence after each round, so that an agent can answer: 4 s.
 const PAUSE_FRAMES: usize = 50;
 /// Longest input: 10 minutes, about 5 MB of packets.
-const INPUT_SECONDS_MAX: u32 = 600;
-
-/// Why there is nothing to say.
-#[derive(Debug, thiserror::Error)]
-pub enum SpeechError {
-    /// The file is no WAV file, or cannot be read.
-    #[error("--input {}: {source}", file.display())]
-    Wav {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        source: hound::Error,
-    },
-    /// Nothing in it, or too much.
-    #[error("--input {} has {seconds} s of sound, it must have more than 0 and at most {INPUT_SECONDS_MAX}", file.display())]
-    Length {
-        /// The file.
-        file: PathBuf,
-        /// Its length.
-        seconds: f64,
-    },
-    /// The rate cannot be changed to ours.
-    #[error("--input {}: {source}", file.display())]
-    Rate {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        source: ResampleError,
-    },
-    /// The coder failed.
-    #[error(transparent)]
-    Opus(#[from] OpusError),
-}
+const INPUT_FRAMES_MAX: usize = 7_500;
 
 /// One round of packets: two headers, then one packet a frame.
 #[derive(Debug)]
@@ -60,52 +29,24 @@ impl Speech {
     /// The sound of `file`, then a pause.
     ///
     /// # Errors
-    /// [`SpeechError`]: not a WAV file, empty, or too long.
-    pub fn from_wav(file: &Path) -> Result<Self, SpeechError> {
-        let wrong = |source| SpeechError::Wav {
-            file: file.to_owned(),
-            source,
-        };
-        let mut reader = hound::WavReader::open(file).map_err(wrong)?;
-        let spec = reader.spec();
-        let seconds = f64::from(reader.duration()) / f64::from(spec.sample_rate.max(1));
-        if !(seconds > 0.0 && seconds <= INPUT_SECONDS_MAX.into()) {
-            return Err(SpeechError::Length {
-                file: file.to_owned(),
-                seconds,
-            });
-        }
-        let samples: Result<Vec<f32>, _> = match spec.sample_format {
-            hound::SampleFormat::Float => reader.samples::<f32>().collect(),
-            hound::SampleFormat::Int => {
-                let full_scale = (1_i64 << (spec.bits_per_sample.clamp(1, 32) - 1)) as f32;
-                reader
-                    .samples::<i32>()
-                    .map(|s| Ok(s? as f32 / full_scale))
-                    .collect()
-            }
-        };
-        let channels = usize::from(spec.channels.max(1));
-        let samples = samples.map_err(wrong)?;
-        let mixed: Vec<f32> = samples
-            .chunks_exact(channels)
-            .map(|frame| frame.iter().sum::<f32>() / channels as f32)
-            .collect();
-        let pcm = resampled(&mixed, spec.sample_rate, SAMPLE_RATE_HZ).map_err(|source| {
-            SpeechError::Rate {
-                file: file.to_owned(),
-                source,
-            }
-        })?;
+    /// One line: not a WAV file, empty, or too long.
+    pub fn from_wav(file: &Path) -> anyhow::Result<Self> {
+        let pcm = sound_file::read(file)?;
+        let frames = pcm.len().div_ceil(FRAME_SAMPLES);
+        ensure!(
+            (1..=INPUT_FRAMES_MAX).contains(&frames),
+            "{} has {frames} frames of 80 ms, it must have 1 to {INPUT_FRAMES_MAX}",
+            file.display()
+        );
         Ok(Self::coded(pcm)?)
     }
 
     /// A signal with the rhythm and formants of speech, 2.4 s, then a pause. The same in every run.
     ///
     /// # Errors
-    /// [`SpeechError::Opus`]: the coder failed.
-    pub fn built_in() -> Result<Self, SpeechError> {
-        Ok(Self::coded(voice_like(30 * FRAME_SAMPLES))?)
+    /// [`OpusError`]: the coder failed.
+    pub fn built_in() -> Result<Self, OpusError> {
+        Self::coded(voice_like(30 * FRAME_SAMPLES))
     }
 
     fn coded(mut pcm: Vec<f32>) -> Result<Self, OpusError> {
@@ -294,9 +235,7 @@ mod tests {
             .unwrap()
             .finalize()
             .unwrap();
-        assert!(matches!(
-            Speech::from_wav(&file),
-            Err(SpeechError::Length { .. })
-        ));
+        let line = Speech::from_wav(&file).unwrap_err().to_string();
+        assert!(line.contains("has 0 frames"), "{line}");
     }
 }
