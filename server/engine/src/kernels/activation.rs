@@ -65,7 +65,12 @@ impl Function for Elu {
     #[inline(always)]
     unsafe fn of<L: Lanes>(x: L::F) -> L::F {
         // SAFETY: the caller's promise.
-        unsafe { L::where_above(x, L::splat(0.0), x, exp_m1::<L>(x)) }
+        unsafe {
+            // A sum of both branches, one of which is 0: a choice would be compiled to masked stores, which are
+            // slow on some processors. In this order a lane that is not a number stays one.
+            let zero = L::splat(0.0);
+            L::add(L::max(zero, x), exp_m1::<L>(L::min(zero, x)))
+        }
     }
 }
 

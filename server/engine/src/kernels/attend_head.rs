@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::attention::{Query, WriteOrder};
 use super::functions::exp;
-use super::lanes::{LANES, Lanes, kernel, sum};
+use super::lanes::{LANES, Lanes, kernel, prefetch, sum};
 use super::ring::{KvDtype, Shape};
 use super::rope::{Angles, turn};
 
@@ -14,6 +14,9 @@ use super::rope::{Angles, turn};
 const KEYS: usize = 4;
 /// Cells whose values are added before the next dimensions are: they stay in the first-level cache.
 const CELLS_AT_ONCE: usize = 32;
+
+/// Bytes of keys or values on their way ahead of the sums: about what memory delivers in its latency.
+const AHEAD_BYTES: usize = 4096;
 
 /// What the tasks of one call share.
 pub(super) struct HeadTask<'a> {
@@ -297,7 +300,9 @@ unsafe fn dots<L: Lanes, const BF16: bool, const N: usize>(
                 let first = L::load(query.add(chunk * 2 * LANES));
                 let second = L::load(query.add(chunk * 2 * LANES + LANES));
                 for n in 0..N {
-                    let pairs = L::load_pairs(key.add(n * stride / 2 + chunk * LANES));
+                    let at = key.add(n * stride / 2 + chunk * LANES);
+                    prefetch(at.wrapping_byte_add(AHEAD_BYTES));
+                    let pairs = L::load_pairs(at);
                     sums[n] = L::fma(first, L::first_of_pairs(pairs), sums[n]);
                     sums[n] = L::fma(second, L::second_of_pairs(pairs), sums[n]);
                 }
@@ -307,7 +312,9 @@ unsafe fn dots<L: Lanes, const BF16: bool, const N: usize>(
             for chunk in 0..stride / LANES {
                 let query = L::load(query.add(chunk * LANES));
                 for n in 0..N {
-                    let values = L::load(key.add(n * stride + chunk * LANES));
+                    let at = key.add(n * stride + chunk * LANES);
+                    prefetch(at.wrapping_byte_add(AHEAD_BYTES));
+                    let values = L::load(at);
                     sums[n] = L::fma(query, values, sums[n]);
                 }
             }
@@ -409,13 +416,17 @@ unsafe fn add_registers<L: Lanes, const BF16: bool, const N: usize>(
             if BF16 {
                 let words = value.cast::<u32>().add(at / 2);
                 for n in 0..N / 2 {
-                    let pairs = L::load_pairs(words.add(n * LANES));
+                    let at = words.add(n * LANES);
+                    prefetch(at.wrapping_byte_add(AHEAD_BYTES));
+                    let pairs = L::load_pairs(at);
                     held[2 * n] = L::fma(weight, L::first_of_pairs(pairs), held[2 * n]);
                     held[2 * n + 1] = L::fma(weight, L::second_of_pairs(pairs), held[2 * n + 1]);
                 }
             } else {
                 for n in 0..N {
-                    let values = L::load(value.cast::<f32>().add(at + n * LANES));
+                    let at = value.cast::<f32>().add(at + n * LANES);
+                    prefetch(at.wrapping_byte_add(AHEAD_BYTES));
+                    let values = L::load(at);
                     held[n] = L::fma(weight, values, held[n]);
                 }
             }

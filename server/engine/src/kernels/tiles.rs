@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::lanes::{LANES, Lanes, kernel};
+use super::lanes::{LANES, Lanes, kernel, prefetch};
 use super::matmul::Vectors;
 use super::matrix::{BLOCK, Dtype, GROUP, Matrix};
 use super::quantize::Quantized;
@@ -43,6 +43,8 @@ kernel! {
     )
 }
 
+/// Bytes of weights on their way ahead of the product, over all its panels: about what memory delivers in its latency.
+const AHEAD_BYTES: usize = 4096;
 /// Most vectors in a tile of float weights.
 const FLOAT_VECTORS_MAX: usize = 6;
 
@@ -154,7 +156,9 @@ unsafe fn f32_tile<L: Lanes, const NV: usize, const NP: usize>(
         for column in 0..w.cols() {
             let mut columns = [L::splat(0.0); NP];
             for p in 0..NP {
-                columns[p] = L::load(weights[p].add(column * LANES));
+                let at = weights[p].add(column * LANES);
+                prefetch(at.wrapping_byte_add(AHEAD_BYTES / NP));
+                columns[p] = L::load(at);
             }
             for v in 0..NV {
                 let input = L::splat(*inputs[v].add(column));
@@ -184,10 +188,7 @@ unsafe fn bf16_tile<L: Lanes, const NV: usize, const NP: usize>(
         let mut sums = [[L::splat(0.0); NP]; NV];
         let pairs = w.cols() / 2;
         for pair in 0..pairs {
-            let mut words = [L::load_pairs(weights[0].add(pair * LANES)); NP];
-            for p in 1..NP {
-                words[p] = L::load_pairs(weights[p].add(pair * LANES));
-            }
+            let words: [L::I; NP] = load_words::<L, NP>(weights, pair);
             let mut columns = [L::splat(0.0); NP];
             for p in 0..NP {
                 columns[p] = L::first_of_pairs(words[p]);
@@ -218,6 +219,25 @@ unsafe fn bf16_tile<L: Lanes, const NV: usize, const NP: usize>(
             }
         }
         store::<L, NV, NP>(sums, panel, vector, finish);
+    }
+}
+
+/// # Safety
+/// The words of `pair` lie in every panel.
+#[inline(always)]
+unsafe fn load_words<L: Lanes, const NP: usize>(
+    weights: [*const u32; NP],
+    pair: usize,
+) -> [L::I; NP] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut words = [L::dot_start(0); NP];
+        for p in 0..NP {
+            let at = weights[p].add(pair * LANES);
+            prefetch(at.wrapping_byte_add(AHEAD_BYTES / NP));
+            words[p] = L::load_pairs(at);
+        }
+        words
     }
 }
 
@@ -310,8 +330,9 @@ unsafe fn q8_tile<L: Lanes, const NV: usize, const NP: usize>(
             }
             for group in 0..BLOCK / GROUP {
                 for p in 0..NP {
-                    let at = block * BLOCK_BYTES + group * GROUP * LANES;
-                    let bytes = L::load_weights(weights[p].add(at));
+                    let at = weights[p].add(block * BLOCK_BYTES + group * GROUP * LANES);
+                    prefetch(at.wrapping_byte_add(AHEAD_BYTES / NP));
+                    let bytes = L::load_weights(at);
                     for v in 0..NV {
                         let input = inputs[v].add(block * BLOCK + group * GROUP);
                         dots[v][p] = L::dot(dots[v][p], bytes, input);
