@@ -18,7 +18,9 @@ use engine::weights::Checkpoint;
 use slots::engine::EngineError;
 
 use crate::config::Config;
-use crate::config::values::{DeviceChoice, Dtype, KvDtype, ModelName, Order, PinPrompt, Ring, SlotCount, ThreadCount};
+use crate::config::values::{
+    DeviceChoice, Dtype, KvDtype, ModelName, Order, PinPrompt, Ring, SlotCount, ThreadCount,
+};
 
 /// Slots on a CPU unless asked otherwise: what a laptop serves with the demo beside everything else it does.
 pub const CPU_SLOTS: usize = 4;
@@ -33,7 +35,9 @@ const F32_BYTES_MAX: u64 = 2 << 30;
 /// One line: what is not there, or which file, tensor and shape is wrong.
 pub fn open_checkpoint(config: &Config) -> anyhow::Result<Arc<Checkpoint>> {
     let checkpoint = match (&config.model, config.model_dir()?) {
-        (_, Some(dir)) => Checkpoint::open(&dir).with_context(|| format!("model {}", config.model))?,
+        (_, Some(dir)) => {
+            Checkpoint::open(&dir).with_context(|| format!("model {}", config.model))?
+        }
         (ModelName::Random, None) => Checkpoint::random(ModelConfig::published(), RANDOM_SEED)?,
         (_, None) => Checkpoint::demo()?,
     };
@@ -42,7 +46,11 @@ pub fn open_checkpoint(config: &Config) -> anyhow::Result<Arc<Checkpoint>> {
 
 /// Turns wishes into calls; the demo's default persona is its general one.
 pub fn call_maker(config: &Config, checkpoint: &Arc<Checkpoint>) -> CallMaker {
-    let text = if config.model == ModelName::Demo { GENERAL } else { TEACHER };
+    let text = if config.model == ModelName::Demo {
+        GENERAL
+    } else {
+        TEACHER
+    };
     CallMaker::new(Arc::clone(checkpoint), text)
 }
 
@@ -132,7 +140,9 @@ pub fn with_backend<W: WithBackend>(
             Ok(what.with(move || Ok(Native::new(dtype, kv, threads))))
         }
         DeviceChoice::Cuda(number) => {
-            anyhow::bail!("--device cuda:{number}: this build has no GPU support; build it with --features cuda")
+            anyhow::bail!(
+                "--device cuda:{number}: this build has no GPU support; build it with --features cuda"
+            )
         }
     }
 }

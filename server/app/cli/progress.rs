@@ -29,7 +29,13 @@ impl Progress {
             style.map_or(bar.clone(), |style| bar.with_style(style))
         });
         let (done, last_line) = (Cell::new(0), Cell::new(Instant::now()));
-        Self { what: what.to_owned(), total, done, last_line, bar }
+        Self {
+            what: what.to_owned(),
+            total,
+            done,
+            last_line,
+            bar,
+        }
     }
 
     /// `steps` more are done.

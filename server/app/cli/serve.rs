@@ -3,11 +3,38 @@
 //! Lives here: arguments of the command; putting engine, stepper and web together.
 //! May not live here: any of their work.
 
-use clap::Args;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use super::Outcome;
+use anyhow::Context;
+use clap::Args;
+use engine::backend::Backend;
+use engine::prepare::CallMaker;
+use engine::voice_model::{VoiceCall, VoiceModel};
+use engine::weights::Checkpoint;
+use slots::engine::EngineError;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+use super::engine::{
+    WithBackend, call_maker, engine_options, open_checkpoint, slots, with_backend,
+};
+use super::progress::Progress;
+use super::{HUNG, Outcome, complain};
 use crate::config::flags::{EngineFlags, ServerFlags};
+use crate::config::values::LogFormat;
 use crate::config::{Config, Flags};
+use crate::stepper::handle::StepperHandle;
+use crate::stepper::{self, Options, StartError, StepperThread};
+use crate::telemetry;
+use crate::web::access::Access;
+use crate::web::{self, AppState, WebSettings};
+
+/// How long callers and running requests have for their last word.
+const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
+/// Looks of the watchdog until a tick counts as hung.
+const WATCHDOG_LOOKS: u32 = 20;
 
 /// Serve callers until told to stop
 ///
@@ -48,6 +75,219 @@ impl ServeArgs {
 ///
 /// # Errors
 /// One line that says why it could not start, or why it ended.
-pub fn run(_args: ServeArgs, _config: Config) -> anyhow::Result<Outcome> {
-    anyhow::bail!("`serve` is not built into this version yet")
+pub fn run(_args: ServeArgs, config: Config) -> anyhow::Result<Outcome> {
+    telemetry::start_log(config.log_format == LogFormat::Json);
+    for variable in &config.unknown_variables {
+        tracing::warn!(%variable, "no setting has this name");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(serve(Arc::new(config)))
+}
+
+/// The port opens first, so that whoever asks meanwhile hears that the model is being loaded.
+async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
+    let access = match config.listen.ip().to_canonical().is_loopback() {
+        true => Access::Loopback,
+        false => Access::Open,
+    };
+    let settings = WebSettings {
+        access,
+        watchdog: config.watchdog,
+        ..WebSettings::default()
+    };
+    let app = AppState::<CallMaker>::new(settings);
+    let listener = web::bind(config.listen).with_context(|| {
+        format!(
+            "cannot listen on {}; choose another address with --listen",
+            config.listen
+        )
+    })?;
+    let address = listener.local_addr()?;
+    let (close, closed) = watch::channel(false);
+    let server = tokio::spawn(web::serve(
+        listener,
+        web::router(app.clone()),
+        has_become_true(closed),
+    ));
+    tracing::info!("listening on http://{address}");
+
+    let mut signals = Signals::new()?;
+    let outcome = tokio::select! {
+        outcome = load_and_tick(&config, &app) => outcome,
+        () = signals.next() => {
+            tracing::info!("stopped while loading");
+            Ok(None)
+        }
+    };
+    let outcome = match outcome? {
+        Some(running) => until_stopped(running, &app, &mut signals).await,
+        None => Outcome::Done,
+    };
+    // Whoever is still being told why the call is over gets a moment; a peer that does not read gets no more.
+    let told = tokio::time::timeout(FAREWELL_LIMIT, app.calls_ended()).await;
+    if told.is_err() {
+        tracing::warn!("some callers could not be told that the server stops");
+    }
+    close.send_replace(true);
+    // Requests that are still being answered end with the process.
+    let _ = tokio::time::timeout(FAREWELL_LIMIT, server).await;
+    Ok(outcome)
+}
+
+/// The ticking engine.
+struct Running {
+    handle: StepperHandle<VoiceCall>,
+    thread: StepperThread,
+}
+
+/// Loads the model and starts the tick; `None` is never given by itself.
+async fn load_and_tick(
+    config: &Arc<Config>,
+    app: &AppState<CallMaker>,
+) -> anyhow::Result<Option<Running>> {
+    let began = Instant::now();
+    tracing::info!(model = %config.model, "loading the model");
+    let opening = Arc::clone(config);
+    let checkpoint = tokio::task::spawn_blocking(move || open_checkpoint(&opening)).await??;
+    for broken in checkpoint.voices().broken() {
+        tracing::warn!("{broken}");
+    }
+    if checkpoint.voices().is_empty() {
+        tracing::warn!(
+            "0 voices found in {}: callers get no voice prompt",
+            checkpoint.voices().source()
+        );
+    }
+    let maker = Arc::new(call_maker(config, &checkpoint));
+    let start = Start {
+        config: Arc::clone(config),
+        checkpoint: Arc::clone(&checkpoint),
+    };
+    let (handle, mut thread) = with_backend(config, &checkpoint, start)??;
+    thread.ready().await?;
+    app.set_loaded(handle.clone(), maker)?;
+    tracing::info!(
+        slots = slots(config),
+        voices = checkpoint.voices().len(),
+        seconds = began.elapsed().as_secs_f32(),
+        "ready"
+    );
+    Ok(Some(Running { handle, thread }))
+}
+
+/// Starts the tick on the chosen backend.
+struct Start {
+    config: Arc<Config>,
+    checkpoint: Arc<Checkpoint>,
+}
+
+impl WithBackend for Start {
+    type Output = Result<(StepperHandle<VoiceCall>, StepperThread), StartError>;
+
+    fn with<B: Backend>(
+        self,
+        make: impl Fn() -> Result<B, EngineError> + Send + Sync + 'static,
+    ) -> Self::Output {
+        let Start { config, checkpoint } = self;
+        let slots = slots(&config);
+        let options = Options {
+            admission: config.admission,
+            drain_limit: config.drain_limit,
+            watchdog_period: config.watchdog / WATCHDOG_LOOKS,
+            on_hang: Box::new(|tick| {
+                complain(&format!("tick {tick} does not end; the device hangs"));
+                std::process::exit(i32::from(HUNG));
+            }),
+            ..Options::new(slots)
+        };
+        let load = move || {
+            let options = engine_options(&config, checkpoint.config(), slots);
+            let parts = Cell::new(None);
+            let model = VoiceModel::load(make()?, &checkpoint, options, &mut |done, total| {
+                let progress = parts
+                    .take()
+                    .unwrap_or_else(|| Progress::new(total as u64, "loading"));
+                progress.add(1);
+                if done == total {
+                    progress.done()
+                } else {
+                    parts.set(Some(progress))
+                }
+            });
+            let model = model.map_err(|error| EngineError {
+                what: error.to_string(),
+            })?;
+            tracing::info!("{}", model.describe());
+            Ok(model)
+        };
+        stepper::spawn(load, options)
+    }
+}
+
+/// Waits for the end: a signal drains, a second one stops at once, a failing device ends everything.
+async fn until_stopped(
+    mut running: Running,
+    app: &AppState<CallMaker>,
+    signals: &mut Signals,
+) -> Outcome {
+    let mut asked = false;
+    loop {
+        tokio::select! {
+            stopped = running.thread.stopped() => {
+                return match stopped {
+                    Ok(()) => Outcome::Done,
+                    Err(error) => {
+                        complain(&error.to_string());
+                        Outcome::DeviceFailed
+                    }
+                };
+            }
+            () = signals.next() => {
+                if asked {
+                    tracing::info!("stopping at once");
+                    running.handle.stop();
+                } else {
+                    tracing::info!("no new callers; running calls may finish; a second signal ends them");
+                    running.handle.drain();
+                }
+                asked = true;
+            }
+            // All callers are gone after a drain: nothing is left to wait for.
+            () = app.calls_ended(), if asked => {
+                running.handle.stop();
+                let _ = running.thread.stopped().await;
+                return Outcome::Done;
+            }
+        }
+    }
+}
+
+/// SIGINT and SIGTERM, whichever comes.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        let (interrupt, terminate) = (SignalKind::interrupt(), SignalKind::terminate());
+        Ok(Self {
+            interrupt: signal(interrupt)?,
+            terminate: signal(terminate)?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+async fn has_become_true(mut flag: watch::Receiver<bool>) {
+    // A sender that is gone means the end as well.
+    let _ = flag.wait_for(|&flag| flag).await;
 }

@@ -22,12 +22,20 @@ const INPUT_S_MAX: u64 = 3_600;
 pub fn read(path: &Path) -> anyhow::Result<Vec<f32>> {
     let name = path.display();
     let file = File::open(path).with_context(|| format!("{name}"))?;
-    let reader = WavReader::new(BufReader::new(file)).with_context(|| format!("{name} is not a WAV file"))?;
+    let reader = WavReader::new(BufReader::new(file))
+        .with_context(|| format!("{name} is not a WAV file"))?;
     let spec = reader.spec();
-    ensure!(spec.channels > 0 && spec.sample_rate > 0, "{name}: no channels or no sample rate");
+    ensure!(
+        spec.channels > 0 && spec.sample_rate > 0,
+        "{name}: no channels or no sample rate"
+    );
     let seconds = u64::from(reader.duration()) / u64::from(spec.sample_rate);
-    ensure!(seconds <= INPUT_S_MAX, "{name} has {seconds} s, the limit is {INPUT_S_MAX}");
-    let interleaved = samples(reader).with_context(|| format!("{name} breaks off or is damaged"))?;
+    ensure!(
+        seconds <= INPUT_S_MAX,
+        "{name} has {seconds} s, the limit is {INPUT_S_MAX}"
+    );
+    let interleaved =
+        samples(reader).with_context(|| format!("{name} breaks off or is damaged"))?;
     let channels = usize::from(spec.channels);
     let mono: Vec<f32> = interleaved
         .chunks_exact(channels)
@@ -40,13 +48,25 @@ fn samples(reader: WavReader<BufReader<File>>) -> Result<Vec<f32>, hound::Error>
     let spec = reader.spec();
     match spec.sample_format {
         SampleFormat::Float => {
-            let finite = |v: f32| if v.is_finite() { v.clamp(-1.0, 1.0) } else { 0.0 };
-            reader.into_samples::<f32>().map(|sample| sample.map(finite)).collect()
+            let finite = |v: f32| {
+                if v.is_finite() {
+                    v.clamp(-1.0, 1.0)
+                } else {
+                    0.0
+                }
+            };
+            reader
+                .into_samples::<f32>()
+                .map(|sample| sample.map(finite))
+                .collect()
         }
         SampleFormat::Int => {
             let full_scale = 2f32.powi(i32::from(spec.bits_per_sample) - 1);
             let scaled = |v: i32| v as f32 / full_scale;
-            reader.into_samples::<i32>().map(|sample| sample.map(scaled)).collect()
+            reader
+                .into_samples::<i32>()
+                .map(|sample| sample.map(scaled))
+                .collect()
         }
     }
 }

@@ -3,11 +3,17 @@
 //! Lives here: arguments of the command, the table.
 //! May not live here: the comparisons.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use engine::backend::Backend;
+use engine::verify::{Check, Measure, Report, VerifyError};
+use engine::weights::Checkpoint;
+use slots::engine::EngineError;
 
 use super::Outcome;
+use super::engine::{WithBackend, weight_dtype, with_backend};
 use crate::config::flags::EngineFlags;
 use crate::config::values::{DeviceChoice, Dtype, ThreadCount};
 use crate::config::{Config, Flags};
@@ -70,7 +76,11 @@ pub fn run(args: VerifyArgs, config: Config) -> anyhow::Result<Outcome> {
         true => println!("{}", serde_json::to_string_pretty(&json(&report))?),
         false => print(&report),
     }
-    Ok(if report.passed() { Outcome::Done } else { Outcome::Refused })
+    Ok(if report.passed() {
+        Outcome::Done
+    } else {
+        Outcome::Refused
+    })
 }
 
 struct Compare<'a> {
@@ -86,11 +96,16 @@ impl WithBackend for Compare<'_> {
         make: impl Fn() -> Result<B, EngineError> + Send + Sync + 'static,
     ) -> Self::Output {
         let terminal = std::io::stderr().is_terminal();
-        engine::verify::verify(&self.args.reference, self.dtype, &mut || make(), &mut |topic| {
-            if terminal {
-                eprintln!("comparing {topic}");
-            }
-        })
+        engine::verify::verify(
+            &self.args.reference,
+            self.dtype,
+            &mut || make(),
+            &mut |topic| {
+                if terminal {
+                    eprintln!("comparing {topic}");
+                }
+            },
+        )
     }
 }
 
@@ -103,10 +118,13 @@ fn measure(check: &Check) -> &'static str {
 }
 
 fn print(report: &Report) {
-    let wide = |of: fn(&Check) -> &String| report.checks.iter().map(|c| of(c).len()).max().unwrap_or(0);
+    let wide =
+        |of: fn(&Check) -> &String| report.checks.iter().map(|c| of(c).len()).max().unwrap_or(0);
     let (topic, what) = (wide(|c| &c.topic), wide(|c| &c.what));
     for check in &report.checks {
-        let limit = check.tolerance.map_or("-".into(), |tolerance| format!("{tolerance:.1e}"));
+        let limit = check
+            .tolerance
+            .map_or("-".into(), |tolerance| format!("{tolerance:.1e}"));
         let verdict = match (check.passed(), check.tolerance) {
             (true, None) => "reported",
             (true, Some(_)) => "pass",

@@ -12,6 +12,7 @@ pub mod device;
 pub mod kernels;
 pub mod model;
 pub mod native;
+pub mod prepare;
 pub mod prompt;
 pub mod sampling;
 pub mod tensor;

@@ -1,0 +1,146 @@
+//! From a caller's wish to a call that can be seated.
+//!
+//! Lives here: [`CallMaker`], which fills in what a wish leaves open. May not live here: queries, rows, the tick.
+
+use std::sync::Arc;
+
+use slots::call::{CallSpec, PrepareCall, PrepareError, Sampling};
+
+use crate::config::ModelConfig;
+use crate::prompt::{Prompt, live_positions_max};
+use crate::voice_model::VoiceCall;
+use crate::weights::Checkpoint;
+
+/// The persona of calls that bring none. Source: the published web client's first example.
+pub const TEACHER: &str = "You are a wise and friendly teacher. Answer questions or provide \
+                           advice in a clear and engaging way.";
+/// The demo's general persona. Source: the demo's recipe.
+pub const GENERAL: &str = "You enjoy having a good conversation.";
+/// The voice of calls that bring none, if there is one of that name. Source: the published web client's default.
+pub const DEFAULT_VOICE: &str = "NATF0";
+
+/// Looks voices up and turns role texts into tokens. Shared by all callers.
+#[derive(Clone, Debug)]
+pub struct CallMaker {
+    checkpoint: Arc<Checkpoint>,
+    default_text: String,
+    default_voice: Option<String>,
+}
+
+impl CallMaker {
+    /// For calls to `checkpoint`; `default_text` is the role of calls that bring none.
+    pub fn new(checkpoint: Arc<Checkpoint>, default_text: &str) -> Self {
+        let voices = checkpoint.voices();
+        let first = voices.names().next().map(str::to_owned);
+        let default_voice = match voices.get(DEFAULT_VOICE) {
+            Some((name, _)) => Some(name.to_owned()),
+            None => first,
+        };
+        Self {
+            default_text: default_text.to_owned(),
+            default_voice,
+            checkpoint,
+        }
+    }
+
+    /// The sampling that the checkpoint recommends, with `seed`.
+    pub fn sampling(config: &ModelConfig, seed: u64) -> Sampling {
+        let defaults = &config.sampling;
+        Sampling {
+            text_temperature: defaults.text_temperature,
+            text_top_k: defaults.text_top_k,
+            audio_temperature: defaults.audio_temperature,
+            audio_top_k: defaults.audio_top_k,
+            seed,
+            ..Sampling::default()
+        }
+    }
+}
+
+impl PrepareCall for CallMaker {
+    type Call = VoiceCall;
+
+    fn prepare(&self, spec: &CallSpec) -> Result<VoiceCall, PrepareError> {
+        let given = spec
+            .text_prompt
+            .as_deref()
+            .filter(|text| !text.trim().is_empty());
+        let text = given.unwrap_or(&self.default_text);
+        let voice = spec.voice.as_deref().or(self.default_voice.as_deref());
+        let limit = live_positions_max(self.checkpoint.config());
+        let prompt = Prompt::new(&self.checkpoint, voice, text, limit)?;
+        Ok(VoiceCall {
+            prompt,
+            sampling: spec.sampling,
+        })
+    }
+
+    fn voices(&self) -> Vec<String> {
+        self.checkpoint
+            .voices()
+            .names()
+            .map(str::to_owned)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn maker() -> CallMaker {
+        let demo = Checkpoint::demo().expect("the demo is part of the program");
+        CallMaker::new(Arc::new(demo), GENERAL)
+    }
+
+    #[test]
+    fn a_wish_for_nothing_gets_the_default_persona_and_voice() {
+        let blank = CallSpec {
+            text_prompt: Some("  \n".into()),
+            ..CallSpec::default()
+        };
+        let spelt = CallSpec {
+            text_prompt: Some(GENERAL.into()),
+            voice: Some("NATF0.pt".into()),
+            ..CallSpec::default()
+        };
+        let keys = [CallSpec::default(), blank, spelt]
+            .map(|spec| maker().prepare(&spec).expect("default").prompt.key);
+        assert!(keys[0] == keys[1] && keys[1] == keys[2], "{keys:?}");
+    }
+
+    #[test]
+    fn an_unknown_voice_is_refused_with_the_known_ones() {
+        let spec = CallSpec {
+            voice: Some("BASS9".into()),
+            ..CallSpec::default()
+        };
+        let error = maker().prepare(&spec).expect_err("there is no such voice");
+        let known = "NATF0, NATM0".to_owned();
+        assert_eq!(
+            error,
+            PrepareError::UnknownVoice {
+                name: "BASS9".into(),
+                known
+            }
+        );
+    }
+
+    #[test]
+    fn a_role_text_that_would_take_half_the_window_is_refused_with_both_numbers() {
+        let spec = CallSpec {
+            text_prompt: Some("word ".repeat(2_000)),
+            ..CallSpec::default()
+        };
+        let error = maker().prepare(&spec).expect_err("too long");
+        let PrepareError::PromptTooLong {
+            positions,
+            positions_max,
+            ..
+        } = error
+        else {
+            panic!("{error}");
+        };
+        assert!(positions > positions_max, "{positions} {positions_max}");
+    }
+}
