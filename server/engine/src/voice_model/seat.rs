@@ -30,11 +30,12 @@ impl<B: Backend> VoiceModel<B> {
         row.pinned = pinned;
         if let Some(snapshot) = snapshot {
             // A device that fails here fails again when the prompt is read, which reports it.
-            if self
-                .temporal
-                .restore(&mut self.backend, index, &snapshot.rings)
-                .is_ok()
-            {
+            let backend = &mut self.backend;
+            let restored = self
+                .codec
+                .reset(backend, index)
+                .and_then(|()| self.temporal.restore(backend, index, &snapshot.rings));
+            if restored.is_ok() {
                 self.cache_hits += 1;
                 row.staging = snapshot.after.clone();
                 row.phase = phase;
@@ -112,6 +113,9 @@ impl<B: Backend> VoiceModel<B> {
         prompt: &Prompt,
         next: usize,
     ) -> Result<usize, EngineError> {
+        if next == 0 {
+            self.codec.reset(&mut self.backend, index)?;
+        }
         let dim = self.config.lm.dim;
         let end = (next + self.options.prefill_chunk).min(prompt.positions());
         // A device that pads gets chunks of one length, so that a prompt always takes the same path.

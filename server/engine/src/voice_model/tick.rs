@@ -105,7 +105,11 @@ impl<B: Backend> VoiceModel<B> {
         let codes = s.codes.chunks_exact(self.config.codes());
         for ((&row, &active), codes) in s.lanes.rows.iter().zip(&s.lanes.active).zip(codes) {
             let row = &mut self.rows[row];
-            if active && let Err(error) = row.staging.give_user(codes) {
+            // A row that failed is not called any more, so its frames would pile up; it keeps the reason it failed for.
+            if active
+                && matches!(row.phase, RowPhase::Live)
+                && let Err(error) = row.staging.give_user(codes)
+            {
                 row.phase = RowPhase::Faulted(error.into());
             }
             if self.probe.is_some() {
