@@ -82,6 +82,7 @@ impl Download<'_> {
             (sum, bytes) = (Sha256::new(), 0);
             progress.start_over();
         }
+        progress.rest_begins();
         Ok(Part { file, sum, bytes })
     }
 

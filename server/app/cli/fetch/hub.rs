@@ -187,7 +187,7 @@ impl Hub {
         };
         // It becomes a file name, and nothing the hub says may leave the folder.
         let etag = metadata.etag().trim_start_matches("W/");
-        if etag.is_empty() || !etag.chars().all(|c| c.is_ascii_alphanumeric()) {
+        if etag.is_empty() || !etag.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
             return Err(FetchError::Answer {
                 url,
                 what: format!("its tag is {etag:?}"),
@@ -348,15 +348,9 @@ impl Transfer {
 
 /// Files of `name` in the hub's cache, by their names; nothing is asked of the network.
 pub fn cached_files(settings: &HubSettings, name: &str, revision: &str) -> Vec<(String, PathBuf)> {
-    let Some(dir) = settings.cache_dir.clone() else {
+    let Some(snapshot) = settings.cached_snapshot(name, revision) else {
         return Vec::new();
     };
-    let repo = Repo::with_revision(name.to_owned(), RepoType::Model, revision.to_owned());
-    let refs = dir.join(repo.folder_name()).join("refs").join(revision);
-    let commit = std::fs::read_to_string(refs).map(|text| text.trim().to_owned());
-    let snapshot = Cache::new(dir)
-        .repo(repo)
-        .pointer_path(&commit.unwrap_or(revision.to_owned()));
     let files = ["", "voices/"].into_iter().flat_map(|prefix| {
         let entries = std::fs::read_dir(snapshot.join(prefix))
             .into_iter()
