@@ -1,6 +1,10 @@
 //! The inner loops of attention: one head of one row.
 
 #![allow(unsafe_code)]
+#![allow(
+    clippy::needless_range_loop,
+    reason = "loops over registers go by number, several arrays at once"
+)]
 
 use std::ops::Range;
 

@@ -126,6 +126,7 @@ impl Reference {
 
 /// Runs positions `from..to` of `rows` in steps of `step` positions and returns each row's outputs. A row is a row of
 /// the ring and the caller whose inputs it gets.
+#[allow(clippy::too_many_arguments)]
 fn run(
     level: Level,
     threads: usize,

@@ -1,6 +1,10 @@
 //! The inner loops of the products: some vectors times some panels at once, all sums in registers.
 
 #![allow(unsafe_code)]
+#![allow(
+    clippy::needless_range_loop,
+    reason = "loops over registers go by number, several arrays at once"
+)]
 
 use std::ops::Range;
 
