@@ -12,7 +12,7 @@ use engine::config::ModelConfig;
 use engine::kernels::{Dtype as WeightDtype, KvDtype as RingDtype};
 use engine::model::RingRule;
 use engine::native::Native;
-use engine::prepare::{CallMaker, GENERAL, TEACHER};
+use engine::prepare::{CallMaker, DEMO_PERSONAS, TEACHER};
 use engine::voice_model::{EngineOptions, Order as EngineOrder};
 use engine::weights::Checkpoint;
 use slots::engine::EngineError;
@@ -46,12 +46,10 @@ pub fn open_checkpoint(config: &Config) -> anyhow::Result<Arc<Checkpoint>> {
 
 /// Turns wishes into calls; the demo's default persona is its general one.
 pub fn call_maker(config: &Config, checkpoint: &Arc<Checkpoint>) -> CallMaker {
-    let text = if config.model == ModelName::Demo {
-        GENERAL
-    } else {
-        TEACHER
-    };
-    CallMaker::new(Arc::clone(checkpoint), text)
+    match config.model {
+        ModelName::Demo => CallMaker::new(Arc::clone(checkpoint), &DEMO_PERSONAS),
+        _ => CallMaker::new(Arc::clone(checkpoint), &[TEACHER]),
+    }
 }
 
 /// How the settings want the engine built for `slots` rows.

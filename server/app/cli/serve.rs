@@ -13,7 +13,9 @@ use engine::backend::Backend;
 use engine::prepare::CallMaker;
 use engine::voice_model::{VoiceCall, VoiceModel};
 use engine::weights::Checkpoint;
-use slots::engine::EngineError;
+use slots::call::PrepareCall;
+use slots::engine::{Engine, EngineError, Readiness};
+use slots::units::SlotId;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -164,6 +166,7 @@ async fn load_and_tick(
     let start = Start {
         config: Arc::clone(config),
         checkpoint: Arc::clone(&checkpoint),
+        maker: Arc::clone(&maker),
     };
     let (handle, mut thread) = with_backend(config, &checkpoint, start)??;
     thread.ready().await?;
@@ -181,6 +184,7 @@ async fn load_and_tick(
 struct Start {
     config: Arc<Config>,
     checkpoint: Arc<Checkpoint>,
+    maker: Arc<CallMaker>,
 }
 
 impl WithBackend for Start {
@@ -190,7 +194,11 @@ impl WithBackend for Start {
         self,
         make: impl Fn() -> Result<B, EngineError> + Send + Sync + 'static,
     ) -> Self::Output {
-        let Start { config, checkpoint } = self;
+        let Start {
+            config,
+            checkpoint,
+            maker,
+        } = self;
         let slots = slots(&config);
         let options = Options {
             admission: config.admission,
@@ -216,14 +224,45 @@ impl WithBackend for Start {
                     parts.set(Some(progress))
                 }
             });
-            let model = model.map_err(|error| EngineError {
+            let mut model = model.map_err(|error| EngineError {
                 what: error.to_string(),
             })?;
             tracing::info!("{}", model.describe());
+            read_presets(&mut model, &maker)?;
             Ok(model)
         };
         stepper::spawn(load, options)
     }
+}
+
+/// Reads the prompts of the known personas once, so that their callers are live at once.
+fn read_presets<B: Backend>(
+    model: &mut VoiceModel<B>,
+    maker: &CallMaker,
+) -> Result<(), EngineError> {
+    let Some(slot) = SlotId::new(0) else {
+        return Ok(());
+    };
+    for spec in maker.presets() {
+        let seated = maker.prepare(&spec).map(|call| model.seat(slot, call));
+        let mut ready = match seated {
+            Ok(Ok(ready)) => ready,
+            // A persona that does not fit this model is told to the caller that asks for it.
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "a persona was not prepared");
+                continue;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a persona was not prepared");
+                continue;
+            }
+        };
+        while let Readiness::Prefill { .. } = ready {
+            ready = model.prefill(slot)?;
+        }
+        model.vacate(slot);
+    }
+    Ok(())
 }
 
 /// Waits for the end: a signal drains, a second one stops at once, a failing device ends everything.

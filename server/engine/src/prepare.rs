@@ -14,8 +14,13 @@ use crate::weights::Checkpoint;
 /// The persona of calls that bring none. Source: the published web client's first example.
 pub const TEACHER: &str = "You are a wise and friendly teacher. Answer questions or provide \
                            advice in a clear and engaging way.";
-/// The demo's general persona. Source: the demo's recipe.
-pub const GENERAL: &str = "You enjoy having a good conversation.";
+/// The demo's personas, its general one first. Source: the demo's recipe.
+pub const DEMO_PERSONAS: [&str; 4] = [
+    "You enjoy having a good conversation.",
+    "You are a museum guide.",
+    "You work at a pizza shop.",
+    TEACHER,
+];
 /// The voice of calls that bring none, if there is one of that name. Source: the published web client's default.
 pub const DEFAULT_VOICE: &str = "NATF0";
 
@@ -23,13 +28,13 @@ pub const DEFAULT_VOICE: &str = "NATF0";
 #[derive(Clone, Debug)]
 pub struct CallMaker {
     checkpoint: Arc<Checkpoint>,
-    default_text: String,
+    personas: Vec<String>,
     default_voice: Option<String>,
 }
 
 impl CallMaker {
-    /// For calls to `checkpoint`; `default_text` is the role of calls that bring none.
-    pub fn new(checkpoint: Arc<Checkpoint>, default_text: &str) -> Self {
+    /// For calls to `checkpoint`; the first of `personas` is the role of calls that bring none.
+    pub fn new(checkpoint: Arc<Checkpoint>, personas: &[&str]) -> Self {
         let voices = checkpoint.voices();
         let first = voices.names().next().map(str::to_owned);
         let default_voice = match voices.get(DEFAULT_VOICE) {
@@ -37,10 +42,19 @@ impl CallMaker {
             None => first,
         };
         Self {
-            default_text: default_text.to_owned(),
+            personas: personas.iter().map(|&text| text.to_owned()).collect(),
             default_voice,
             checkpoint,
         }
+    }
+
+    /// The calls worth reading ahead of the first caller: every persona with the default voice.
+    pub fn presets(&self) -> Vec<CallSpec> {
+        let spec = |text: &String| CallSpec {
+            text_prompt: Some(text.clone()),
+            ..CallSpec::default()
+        };
+        self.personas.iter().map(spec).collect()
     }
 
     /// The sampling that the checkpoint recommends, with `seed`.
@@ -65,7 +79,9 @@ impl PrepareCall for CallMaker {
             .text_prompt
             .as_deref()
             .filter(|text| !text.trim().is_empty());
-        let text = given.unwrap_or(&self.default_text);
+        let text = given
+            .or(self.personas.first().map(String::as_str))
+            .unwrap_or_default();
         let voice = spec.voice.as_deref().or(self.default_voice.as_deref());
         let limit = live_positions_max(self.checkpoint.config());
         let prompt = Prompt::new(&self.checkpoint, voice, text, limit)?;
@@ -90,7 +106,7 @@ mod tests {
 
     fn maker() -> CallMaker {
         let demo = Checkpoint::demo().expect("the demo is part of the program");
-        CallMaker::new(Arc::new(demo), GENERAL)
+        CallMaker::new(Arc::new(demo), &DEMO_PERSONAS)
     }
 
     #[test]
@@ -100,7 +116,7 @@ mod tests {
             ..CallSpec::default()
         };
         let spelt = CallSpec {
-            text_prompt: Some(GENERAL.into()),
+            text_prompt: Some(DEMO_PERSONAS[0].into()),
             voice: Some("NATF0.pt".into()),
             ..CallSpec::default()
         };
