@@ -153,7 +153,8 @@ impl Config {
         self.data_dir.join("models")
     }
 
-    /// The folder that [`Config::model`] names; `None` for models that need none.
+    /// The folder that [`Config::model`] names; `None` for models that need none. A hub name is looked for where `fetch`
+    /// puts it, then in the cache of the hub's own tools.
     ///
     /// # Errors
     /// [`ConfigError::NoSuchModel`]: nothing is there, with the line that mends it.
@@ -164,10 +165,14 @@ impl Config {
                 dir.clone(),
                 "give the folder that holds model.safetensors".to_owned(),
             ),
-            ModelName::Hub(name) => (
-                self.hub_model_dir(name),
-                format!("run `vivavoce fetch {name}` first"),
-            ),
+            ModelName::Hub(name) => {
+                let fetched = self.hub_model_dir(name);
+                let cached = || self.hub.cached_snapshot(name, "main");
+                let is_fetched = fetched.join("model.safetensors").exists();
+                let dir = if is_fetched { None } else { cached() };
+                let cure = format!("run `vivavoce fetch {name}` first");
+                (dir.unwrap_or(fetched), cure)
+            }
         };
         match dir.is_dir() {
             true => Ok(Some(dir)),

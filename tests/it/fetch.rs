@@ -190,6 +190,12 @@ fn a_killed_download_goes_on_with_the_rest_only() {
         ["bytes=200000-", "bytes=200000-"],
         "hub and storage, nothing else"
     );
+    assert!(
+        fetched
+            .stderr
+            .contains("model.safetensors: 200.0 KB are here already"),
+        "{fetched:?}"
+    );
     assert_complete(&home, &hub);
     assert!(!part.exists());
 }

@@ -5,6 +5,8 @@
 
 use std::path::PathBuf;
 
+use hf_hub::{Cache, Repo, RepoType};
+
 use super::sources::{Environment, Setting, Source};
 use super::values::{Secret, Switch};
 
@@ -61,6 +63,18 @@ impl HubSettings {
             },
             endpoint_source,
         }
+    }
+
+    /// Where the hub's own tools have put `revision` of model `name` on this machine, if they have.
+    pub fn cached_snapshot(&self, name: &str, revision: &str) -> Option<PathBuf> {
+        let repo = Repo::with_revision(name.to_owned(), RepoType::Model, revision.to_owned());
+        let dir = self.cache_dir.clone()?;
+        let named =
+            std::fs::read_to_string(dir.join(repo.folder_name()).join("refs").join(revision));
+        // A branch or tag names a commit in a file; a commit names itself.
+        let commit = named.map_or(revision.to_owned(), |text| text.trim().to_owned());
+        let snapshot = Cache::new(dir).repo(repo).pointer_path(&commit);
+        snapshot.is_dir().then_some(snapshot)
     }
 
     /// What `offline` is when no setting says anything: `HF_HUB_OFFLINE`, else off.

@@ -178,7 +178,12 @@ fn a_model_that_is_not_there_says_what_to_do() {
     let dir = tempfile::tempdir().expect("a temp folder");
     let data = dir.path().to_str().expect("plain path");
     let config = |model| {
-        load(&[("VIVAVOCE_DATA_DIR", data), ("VIVAVOCE_MODEL", model)]).expect("good settings")
+        load(&[
+            ("VIVAVOCE_DATA_DIR", data),
+            ("VIVAVOCE_MODEL", model),
+            ("HF_HOME", data),
+        ])
+        .expect("good settings")
     };
     let complaint = config("owner/name")
         .model_dir()
@@ -188,8 +193,20 @@ fn a_model_that_is_not_there_says_what_to_do() {
         complaint.ends_with("run `vivavoce fetch owner/name` first"),
         "{complaint}"
     );
+    let repo = dir.path().join("hub/models--owner--name");
+    let snapshot = repo.join("snapshots/abc");
+    std::fs::create_dir_all(&snapshot).expect("writable");
+    std::fs::create_dir_all(repo.join("refs")).expect("writable");
+    std::fs::write(repo.join("refs/main"), "abc\n").expect("writable");
+    assert_eq!(
+        config("owner/name")
+            .model_dir()
+            .expect("in the hub's cache"),
+        Some(snapshot)
+    );
     let folder = dir.path().join("models/owner/name");
     std::fs::create_dir_all(&folder).expect("writable");
+    std::fs::write(folder.join("model.safetensors"), "").expect("writable");
     assert_eq!(
         config("owner/name").model_dir().expect("it is there"),
         Some(folder)
