@@ -20,7 +20,7 @@ const FINE: usize = (FINE_END_US / FINE_US) as usize;
 /// Width of a bucket above.
 const COARSE_US: u64 = 10_000;
 const COARSE: usize = 200;
-const _: () = assert!(ADMISSION_P99_US % FINE_US == 0);
+const _: () = assert!(ADMISSION_P99_US.is_multiple_of(FINE_US));
 const BUCKETS: usize = FINE + COARSE;
 
 /// The lengths of the last [`WINDOW_TICKS`] ticks, as bucket counts.
