@@ -9,14 +9,17 @@ use std::thread;
 use anyhow::Context;
 use engine::backend::Backend;
 use engine::config::ModelConfig;
+use engine::device::{self, DeviceError, Sizing, Target};
 use engine::kernels::{Dtype as WeightDtype, KvDtype as RingDtype};
 use engine::model::RingRule;
 use engine::native::Native;
 use engine::prepare::{CallMaker, DEMO_PERSONAS, TEACHER};
+use engine::tensor::TensorBackend;
 use engine::voice_model::{EngineOptions, Order as EngineOrder};
 use engine::weights::Checkpoint;
 use slots::engine::EngineError;
 
+use super::doctor::machine::Memory;
 use crate::config::Config;
 use crate::config::values::{
     DeviceChoice, Dtype, KvDtype, ModelName, Order, PinPrompt, Ring, SlotCount, ThreadCount,
@@ -26,6 +29,8 @@ use crate::config::values::{
 pub const CPU_SLOTS: usize = 4;
 /// Seed of the random weights of `--model random`.
 const RANDOM_SEED: u64 = 1;
+/// Prompts whose snapshots are kept, of a model so small that they are no burden.
+const PROMPTS_KEPT: usize = 64;
 /// Up to this size of the weights in f32 a CPU keeps them so: they fit, and nothing is lost.
 const F32_BYTES_MAX: u64 = 2 << 30;
 
@@ -54,7 +59,11 @@ pub fn call_maker(config: &Config, checkpoint: &Arc<Checkpoint>) -> CallMaker {
 
 /// How the settings want the engine built for `slots` rows.
 pub fn engine_options(config: &Config, model: &ModelConfig, slots: usize) -> EngineOptions {
+    // Prompts of half a window each, the longest there are.
+    let prompt_bytes =
+        2 * model.lm.num_layers * model.lm.dim * size_of::<f32>() * model.lm.context / 2;
     EngineOptions {
+        prompt_cache_bytes: EngineOptions::PROMPT_CACHE_BYTES.min(PROMPTS_KEPT * prompt_bytes),
         order: match config.order {
             Order::Sooner => EngineOrder::Sooner,
             Order::Overlapped => EngineOrder::Overlapped,
@@ -101,24 +110,83 @@ pub trait WithBackend {
     ) -> Self::Output;
 }
 
-/// Number format of the transformers' weights for `checkpoint` on a CPU.
-pub fn weight_dtype(config: &Config, checkpoint: &Checkpoint) -> WeightDtype {
-    match config.dtype {
-        Dtype::F32 => WeightDtype::F32,
-        Dtype::Bf16 => WeightDtype::Bf16,
-        Dtype::Q8_0 => WeightDtype::Q8_0,
-        Dtype::Auto if 2 * checkpoint.stored_bytes().0 <= F32_BYTES_MAX => WeightDtype::F32,
-        Dtype::Auto => WeightDtype::Bf16,
+/// Where the settings let the network compute, and in which number formats.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    target: Target,
+    dtype: WeightDtype,
+    kv_dtype: RingDtype,
+}
+
+impl Place {
+    fn new(config: &Config, checkpoint: &Checkpoint) -> anyhow::Result<Self> {
+        let choice = match config.device {
+            DeviceChoice::Auto => device::Choice::Auto,
+            DeviceChoice::Cpu => device::Choice::Cpu,
+            DeviceChoice::Cuda(number) => device::Choice::Cuda(number as usize),
+        };
+        let resolved = device::resolve(choice)?;
+        if let Some(reason) = &resolved.instead_of_gpu {
+            tracing::debug!(%reason, "computing on the CPU");
+        }
+        let target = resolved.target;
+        let dtype = match (config.dtype, target) {
+            (Dtype::F32, _) => WeightDtype::F32,
+            (Dtype::Bf16, _) => WeightDtype::Bf16,
+            (Dtype::Q8_0, _) => WeightDtype::Q8_0,
+            (Dtype::Auto, _) if 2 * checkpoint.stored_bytes().0 <= F32_BYTES_MAX => {
+                WeightDtype::F32
+            }
+            (Dtype::Auto, _) => WeightDtype::Bf16,
+        };
+        let kv_dtype = match (config.kv_dtype, dtype) {
+            (KvDtype::F32, _) | (KvDtype::Auto, WeightDtype::F32) => RingDtype::F32,
+            (KvDtype::Bf16, _) | (KvDtype::Auto, _) => RingDtype::Bf16,
+            (KvDtype::Fp8, _) => anyhow::bail!("--kv-dtype fp8 is not offered yet; use bf16"),
+        };
+        Ok(Self {
+            target,
+            dtype,
+            kv_dtype,
+        })
     }
 }
 
-/// Number format of keys and values beside weights of `dtype` on a CPU.
-fn ring_dtype(config: &Config, dtype: WeightDtype) -> anyhow::Result<RingDtype> {
-    Ok(match (config.kv_dtype, dtype) {
-        (KvDtype::F32, _) | (KvDtype::Auto, WeightDtype::F32) => RingDtype::F32,
-        (KvDtype::Bf16, _) | (KvDtype::Auto, _) => RingDtype::Bf16,
-        (KvDtype::Fp8, _) => anyhow::bail!("--kv-dtype fp8 is not offered on a CPU; use bf16"),
-    })
+/// Number format of the transformers' weights for `checkpoint`.
+///
+/// # Errors
+/// The device cannot be used; one line with the cure.
+pub fn weight_dtype(config: &Config, checkpoint: &Checkpoint) -> anyhow::Result<WeightDtype> {
+    Ok(Place::new(config, checkpoint)?.dtype)
+}
+
+/// Refuses what would not fit in memory, before anything is allocated.
+///
+/// # Errors
+/// One line with both numbers and the largest `--slots` that fits, or why the device cannot be used.
+pub fn check_memory(config: &Config, checkpoint: &Checkpoint, slots: usize) -> anyhow::Result<()> {
+    let place = Place::new(config, checkpoint)?;
+    let model = checkpoint.config();
+    let options = engine_options(config, model, slots);
+    let free_bytes = match place.target {
+        Target::Cpu => match Memory::of_this_machine() {
+            Some(memory) => memory.available(),
+            // A system that does not say is not second-guessed.
+            None => return Ok(()),
+        },
+        Target::Cuda(number) => device::info(number)?.memory_free_bytes,
+    };
+    let sizing = Sizing {
+        target: place.target,
+        dtype: place.dtype,
+        kv_dtype: place.kv_dtype,
+        depformer_steps: options.depformer_steps,
+        prefill_chunk: options.prefill_chunk,
+        prompt_cache_bytes: options.prompt_cache_bytes as u64,
+    };
+    let needed = sizing.check(model, slots, free_bytes)?;
+    tracing::debug!(bytes = needed.total(), free_bytes, "memory");
+    Ok(())
 }
 
 /// Does `what` on the device that the settings choose.
@@ -130,17 +198,19 @@ pub fn with_backend<W: WithBackend>(
     checkpoint: &Checkpoint,
     what: W,
 ) -> anyhow::Result<W::Output> {
-    match config.device {
-        DeviceChoice::Auto | DeviceChoice::Cpu => {
-            let dtype = weight_dtype(config, checkpoint);
-            let kv = ring_dtype(config, dtype)?;
-            let threads = threads(config);
-            Ok(what.with(move || Ok(Native::new(dtype, kv, threads))))
-        }
-        DeviceChoice::Cuda(number) => {
-            anyhow::bail!(
-                "--device cuda:{number}: this build has no GPU support; build it with --features cuda"
-            )
-        }
-    }
+    let Place {
+        target,
+        dtype,
+        kv_dtype,
+    } = Place::new(config, checkpoint)?;
+    let threads = threads(config);
+    Ok(match target {
+        Target::Cpu => what.with(move || Ok(Native::new(dtype, kv_dtype, threads))),
+        Target::Cuda(_) => what.with(move || {
+            let failed = |error: DeviceError| EngineError {
+                what: error.to_string(),
+            };
+            TensorBackend::new(device::open(target).map_err(failed)?, dtype, kv_dtype)
+        }),
+    })
 }

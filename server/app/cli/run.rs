@@ -17,7 +17,9 @@ use slots::call::{CallSpec, PrepareCall, Sampling};
 use slots::engine::{Engine, EngineError, FrameKind, FrameOutput, Readiness, TickPlan};
 use slots::units::{FRAME_MS, FRAME_SAMPLES, SlotId};
 
-use super::engine::{WithBackend, call_maker, engine_options, open_checkpoint, with_backend};
+use super::engine::{
+    WithBackend, call_maker, check_memory, engine_options, open_checkpoint, with_backend,
+};
 use super::progress::Progress;
 use super::{Outcome, sound_file};
 use crate::config::flags::EngineFlags;
@@ -93,6 +95,7 @@ pub fn run(args: RunArgs, config: Config) -> anyhow::Result<Outcome> {
     );
     samples.resize(frames * FRAME_SAMPLES, 0.0);
     let checkpoint = open_checkpoint(&config)?;
+    check_memory(&config, &checkpoint, 1)?;
     let sampling = match args.greedy {
         true => Sampling {
             seed: args.seed,

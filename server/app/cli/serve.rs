@@ -20,7 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use super::engine::{
-    WithBackend, call_maker, engine_options, open_checkpoint, slots, with_backend,
+    WithBackend, call_maker, check_memory, engine_options, open_checkpoint, slots, with_backend,
 };
 use super::progress::Progress;
 use super::{HUNG, Outcome, complain};
@@ -162,6 +162,7 @@ async fn load_and_tick(
             checkpoint.voices().source()
         );
     }
+    check_memory(config, &checkpoint, slots(config))?;
     let maker = Arc::new(call_maker(config, &checkpoint));
     let start = Start {
         config: Arc::clone(config),

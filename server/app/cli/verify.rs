@@ -70,7 +70,7 @@ impl VerifyArgs {
 /// One line: what cannot be read.
 pub fn run(args: VerifyArgs, config: Config) -> anyhow::Result<Outcome> {
     let checkpoint = Checkpoint::open(&args.reference.join("checkpoint"))?;
-    let dtype = weight_dtype(&config, &checkpoint);
+    let dtype = weight_dtype(&config, &checkpoint)?;
     let report = with_backend(&config, &checkpoint, Compare { args: &args, dtype })??;
     match args.json {
         true => println!("{}", serde_json::to_string_pretty(&json(&report))?),

@@ -70,7 +70,7 @@ fn features() -> Vec<&'static str> {
 
 /// Memory this process can still get.
 pub fn memory() -> Check {
-    let Some(memory) = Memory::read(Path::new("/proc"), Path::new("/sys/fs/cgroup")) else {
+    let Some(memory) = Memory::of_this_machine() else {
         return Check::ok("memory", "this system does not say how much is available");
     };
     let finding = match memory.limit_bytes {
@@ -100,6 +100,11 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// As this machine says it; `None` where it does not.
+    pub fn of_this_machine() -> Option<Self> {
+        Self::read(Path::new("/proc"), Path::new("/sys/fs/cgroup"))
+    }
+
     /// Reads `meminfo` and `self/cgroup` under `proc`, and the groups' limits under `cgroup`.
     pub fn read(proc: &Path, cgroup: &Path) -> Option<Self> {
         let meminfo = fs::read_to_string(proc.join("meminfo")).ok()?;
