@@ -1,7 +1,10 @@
 //! One binary for all tests that drive the real program; each file is one topic.
 
 mod cli;
+mod duplex;
 mod fetch;
+mod http;
 mod hub;
 mod load;
 mod program;
+mod support;

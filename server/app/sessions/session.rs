@@ -111,15 +111,15 @@ impl Session<'_> {
                 }
                 Left::Over(Over::Lost) => return EndReason::HungUp,
                 Left::Resumed(socket) => {
-                    let why = (
-                        EndReason::Replaced,
-                        "this call continues on a newer connection",
-                    );
-                    let limits = SessionLimits {
-                        close_within: self.limits.close_within / 4,
-                        ..*self.limits
-                    };
-                    farewell(&mut sink, &mut stream, true, why, &limits).await;
+                    // Aside: the old connection may be dead, and the new one must not wait for it.
+                    let limits = *self.limits;
+                    tokio::spawn(async move {
+                        let why = (
+                            EndReason::Replaced,
+                            "this call continues on a newer connection",
+                        );
+                        farewell(&mut sink, &mut stream, true, why, &limits).await;
+                    });
                     socket
                 }
             };
