@@ -18,23 +18,16 @@ pub(super) fn attend(
     let (heads, dim, rows, t) = (ring.heads.count, ring.heads.dim, plan.rows.len(), plan.t);
     let n = rows * t;
     let qkv = qkv.reshape((n, 3, heads, dim))?;
-    let qk = qkv.narrow(1, 0, 2)?.contiguous()?; // [n, 2, heads, dim]
-    let turned = match &plan.turn {
-        Some(turn) => rotate(&qk, ring, turn)?,
-        None => qk.clone(),
-    };
-    // [n, heads, dim] to [rows, heads, t, dim]
-    let by_head = |x: &Tensor| {
-        x.reshape((rows, t, heads, dim))?
+    let store = |x: &Tensor| finite(constants, x)?.to_dtype(ring.dtype());
+    // Part `index` of [n, _, heads, dim] as [rows, heads, t, dim].
+    let part = |x: &Tensor, index: usize| {
+        x.narrow(1, index, 1)?
+            .reshape((rows, t, heads, dim))?
             .transpose(1, 2)?
             .contiguous()
     };
-    let part = |x: &Tensor, index: usize| by_head(&x.narrow(1, index, 1)?.contiguous()?);
-    let store = |x: &Tensor| finite(constants, x)?.to_dtype(ring.dtype());
-    let query = |x: &Tensor| (part(x, 0)? * (1.0 / (dim as f64).sqrt()))?.to_dtype(ring.dtype());
-
-    let near = query(&turned)?;
-    let (key, value) = (store(&part(&turned, 1)?)?, store(&part(&qkv, 2)?)?);
+    let turned = store(&turn(&qkv, ring, &plan.turn)?)?; // [n, 3, heads, dim]
+    let (near, key, value) = (part(&turned, 0)?, part(&turned, 1)?, part(&turned, 2)?);
     let write = || {
         let shape = (rows * heads, t, dim);
         ring.write(
@@ -59,37 +52,45 @@ pub(super) fn attend(
         scores.to_dtype(DType::F32)
     };
     let mut scores = score(&near)?; // [rows, heads, t, seen]
-    if let Some((turn, pinned)) = &plan.pinned {
-        let far = score(&query(&rotate(&qk, ring, turn)?)?)?;
+    if let Some((far, pinned)) = &plan.pinned {
+        let query = qkv.narrow(1, 0, 1)?.contiguous()?;
+        let far = score(&part(&store(&turn(&query, ring, far)?)?, 0)?)?;
         scores = pinned
             .broadcast_as(scores.shape())?
             .where_cond(&far, &scores)?;
     }
-    let weights = softmax(&scores.broadcast_add(&plan.bias)?)?.to_dtype(ring.dtype())?;
-    let cells = ring.cells;
+    let scores = scores.broadcast_add(&plan.bias)?;
+    let weights = scores
+        .broadcast_sub(&scores.max_keepdim(D::Minus1)?)?
+        .exp()?;
+    let sum = weights.sum_keepdim(D::Minus1)?; // [rows, heads, t, 1]
+    let weights = weights.to_dtype(ring.dtype())?;
+    let mix = |weights: &Tensor, values: &Tensor| weights.matmul(values)?.to_dtype(DType::F32);
     let mixed = if plan.own_keys {
-        let old = weights.narrow(3, 0, cells)?.contiguous()?.matmul(&values)?;
-        let own = weights.narrow(3, cells, t)?.contiguous()?.matmul(&value)?;
-        (old.to_dtype(DType::F32)? + own.to_dtype(DType::F32)?)?
+        let old = mix(&weights.narrow(3, 0, ring.cells)?.contiguous()?, &values)?;
+        (old + mix(&weights.narrow(3, ring.cells, t)?.contiguous()?, &value)?)?
     } else {
-        weights.matmul(&values)?.to_dtype(DType::F32)?
+        mix(&weights, &values)?
     };
     if plan.own_keys {
         write()?;
     }
     mixed
+        .broadcast_div(&sum)?
         .transpose(1, 2)?
         .contiguous()?
         .reshape((n, heads * dim))
 }
 
 /// Turns neighbouring pairs of `x` `[n, _, heads, dim]`: `x cos + swapped(x) sin`.
-fn rotate(x: &Tensor, ring: &TensorRing, turn: &Turn) -> Result<Tensor> {
-    let Some(swap) = &ring.swap else {
-        return Ok(x.clone());
-    };
-    let swapped = x.index_select(swap, D::Minus1)?;
-    x.broadcast_mul(&turn.cos)? + swapped.broadcast_mul(&turn.sin)?
+fn turn(x: &Tensor, ring: &TensorRing, turn: &Turn) -> Result<Tensor> {
+    let straight = x.broadcast_mul(&turn.cos)?;
+    match (&ring.swap, &turn.sin) {
+        (Some(swap), Some(sin)) => {
+            straight + x.index_select(swap, D::Minus1)?.broadcast_mul(sin)?
+        }
+        _ => Ok(straight),
+    }
 }
 
 /// `x` with zeros in place of what is not finite. A row that failed leaves its cells behind, and the row's next
@@ -97,11 +98,4 @@ fn rotate(x: &Tensor, ring: &TensorRing, turn: &Turn) -> Result<Tensor> {
 fn finite(constants: &Constants, x: &Tensor) -> Result<Tensor> {
     let keep = x.abs()?.broadcast_le(&constants.finite_max)?;
     keep.where_cond(x, &constants.zero.broadcast_as(x.shape())?)
-}
-
-/// Over the last dimension.
-fn softmax(scores: &Tensor) -> Result<Tensor> {
-    let shifted = scores.broadcast_sub(&scores.max_keepdim(D::Minus1)?)?;
-    let weights = shifted.exp()?;
-    weights.broadcast_div(&weights.sum_keepdim(D::Minus1)?)
 }

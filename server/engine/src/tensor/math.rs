@@ -93,9 +93,8 @@ pub(super) fn linear_add(
 }
 
 pub(super) fn rms_norm(x: &Tensor, alpha: &TensorVector, eps: f32) -> Result<Tensor> {
-    let mean = x.sqr()?.mean_keepdim(D::Minus1)?;
-    let factor = mean.affine(1.0, f64::from(eps))?.sqrt()?.recip()?; // [n, 1]
-    x.mul(&alpha.0.broadcast_mul(&factor)?)
+    x.broadcast_div(&root_mean_square(x, eps)?)?
+        .broadcast_mul(&alpha.0)
 }
 
 pub(super) fn layer_norm(
@@ -105,12 +104,19 @@ pub(super) fn layer_norm(
     eps: f32,
 ) -> Result<Tensor> {
     let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
-    let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
-    let factor = variance.affine(1.0, f64::from(eps))?.sqrt()?.recip()?; // [n, 1]
     centred
-        .broadcast_mul(&factor)?
+        .broadcast_div(&root_mean_square(&centred, eps)?)?
         .broadcast_mul(&weight.0)?
         .broadcast_add(&bias.0)
+}
+
+/// `sqrt(mean(x^2) + eps)`, `[n, 1]`.
+fn root_mean_square(x: &Tensor, eps: f32) -> Result<Tensor> {
+    let share = 1.0 / x.dim(D::Minus1)? as f64;
+    x.sqr()?
+        .sum_keepdim(D::Minus1)?
+        .affine(share, f64::from(eps))?
+        .sqrt()
 }
 
 /// `silu(a) ⊙ b` of `[a | b]`, each half `hidden` wide.

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use candle_core::{Device, Result, Tensor};
 
-use crate::backend::{Query, WriteOrder};
+use crate::backend::{Heads, Query, WriteOrder};
 
 use super::ring::{NO_CELL, TensorRing};
 
@@ -19,8 +19,8 @@ pub(super) struct Plan {
     pub t: usize,
     /// Whether every query attends to the ring as it was, and to the keys of this step up to its own.
     pub own_keys: bool,
-    /// Turns keys and queries to their positions.
-    pub turn: Option<Turn>,
+    /// Turns queries and keys to their positions and leaves values alone.
+    pub turn: Turn,
     /// Turns queries for pinned keys, and where those are, bytes `[rows, 1, t, seen]`; absent while it makes no
     /// difference.
     pub pinned: Option<(Turn, Tensor)>,
@@ -31,10 +31,12 @@ pub(super) struct Plan {
     pub bias: Tensor,
 }
 
-/// Cosines and sines by which pairs turn, `[n, 1, 1, dim]`; the sine of a pair's first number is negated.
+/// Cosines and sines by which pairs turn, `[n, parts, 1, dim]`: of the query, or of query, key and value. The sine of a
+/// pair's first number is negated, and the query's carry the scale of the scores. Without a rotation there are no sines,
+/// and one number for each part, `[1, parts, 1, 1]`.
 pub(super) struct Turn {
     pub cos: Tensor,
-    pub sin: Tensor,
+    pub sin: Option<Tensor>,
 }
 
 /// What makes two plans the same.
@@ -139,24 +141,21 @@ impl Plan {
             }
         }
         let shape = (rows.len(), 1, t, seen);
-        let period = ring.heads.rope_max_period;
         let differs = |query: &Query| {
             query.active && query.pinned > 0 && query.pinned_rotation != query.position
         };
-        let turn = |position: fn(&Query) -> u64| match period {
-            Some(period) => {
-                Turn::new(ring.heads.dim, period, queries.iter().map(position), device).map(Some)
-            }
-            None => Ok(None),
-        };
-        let pinned = if queries.iter().any(differs) {
-            let pinned = Tensor::from_vec(pinned, shape, device)?;
-            turn(|query| query.pinned_rotation)?.map(|turn| (turn, pinned))
+        let pinned = if ring.heads.rope_max_period.is_some() && queries.iter().any(differs) {
+            let far = queries.iter().map(|query| query.pinned_rotation);
+            Some((
+                Turn::new(ring.heads, 1, far, device)?,
+                Tensor::from_vec(pinned, shape, device)?,
+            ))
         } else {
             None
         };
+        let near = queries.iter().map(|query| query.position);
         Ok(Self {
-            turn: turn(|query| query.position)?,
+            turn: Turn::new(ring.heads, QKV, near, device)?,
             pinned,
             cells: written(ring, queries, &rows, t, device)?,
             bias: Tensor::from_vec(bias, shape, device)?,
@@ -187,6 +186,12 @@ fn layout(
             .iter()
             .enumerate()
             .all(|(index, query)| query.row == rows.start + index / t);
+    if queries.iter().any(|query| query.pinned >= ring.cells) {
+        candle_core::bail!(
+            "a pinned prompt must leave cells of the {} to slide",
+            ring.cells
+        );
+    }
     if !orderly {
         candle_core::bail!(
             "queries must come row by row, the same number for each of neighbouring rows"
@@ -260,31 +265,54 @@ fn written(
         .reshape((rows.len() * heads, t, dim))
 }
 
+/// Query, key and value.
+const QKV: usize = 3;
+
 impl Turn {
     /// Pair `i` turns by `exp(-ln(max_period) * 2i / dim)` per position; the angle is formed in f64, so that it is
-    /// still right at position 1,000,000.
+    /// still right at position 1,000,000. `parts` is 1 for queries alone, or [`QKV`].
     fn new(
-        dim: usize,
-        max_period: f32,
+        heads: Heads,
+        parts: usize,
         positions: impl Iterator<Item = u64>,
         device: &Device,
     ) -> Result<Self> {
+        let dim = heads.dim;
+        let scale = 1.0 / (dim as f64).sqrt();
+        let Some(max_period) = heads.rope_max_period else {
+            let scales: Vec<f32> = (0..parts)
+                .map(|part| if part == 0 { scale as f32 } else { 1.0 })
+                .collect();
+            let cos = Tensor::from_vec(scales, (1, parts, 1, 1), device)?;
+            return Ok(Self { cos, sin: None });
+        };
         let step = -f64::from(max_period).ln() * 2.0 / dim as f64;
         let frequencies: Vec<f64> = (0..dim / 2)
             .map(|pair| (step * pair as f64).exp())
             .collect();
         let (mut cosines, mut sines) = (Vec::new(), Vec::new());
         for position in positions {
-            for frequency in &frequencies {
-                let (sin, cos) = (position as f64 * frequency).sin_cos();
-                cosines.extend([cos as f32; 2]);
-                sines.extend([-sin as f32, sin as f32]);
+            let angles = frequencies
+                .iter()
+                .map(|frequency| (position as f64 * frequency).sin_cos());
+            let pairs: Vec<(f64, f64)> = angles.collect();
+            for part in 0..parts {
+                for &(sin, cos) in &pairs {
+                    let (sin, cos) = match part {
+                        0 => (sin * scale, cos * scale),
+                        1 => (sin, cos),
+                        _ => (0.0, 1.0),
+                    };
+                    cosines.extend([cos as f32; 2]);
+                    sines.extend([-sin as f32, sin as f32]);
+                }
             }
         }
-        let shape = (cosines.len() / dim, 1, 1, dim);
+        let shape = (cosines.len() / (parts * dim), parts, 1, dim);
+        let cos = Tensor::from_vec(cosines, shape, device)?;
         Ok(Self {
-            cos: Tensor::from_vec(cosines, shape, device)?,
-            sin: Tensor::from_vec(sines, shape, device)?,
+            cos,
+            sin: Some(Tensor::from_vec(sines, shape, device)?),
         })
     }
 }

@@ -417,6 +417,14 @@ fn queries_out_of_order_are_refused() {
         ),
         ("a gap in a chunk", EachThenAttend, vec![at(0, 0), at(0, 2)]),
         ("nothing", AllThenAttend, vec![]),
+        (
+            "a pinned ring",
+            AllThenAttend,
+            vec![Query {
+                pinned: CELLS,
+                ..at(0, 20)
+            }],
+        ),
     ];
     for (what, order, queries) in cases {
         let qkv = up(
