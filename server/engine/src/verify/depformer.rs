@@ -212,7 +212,15 @@ pub(super) fn compare_half<B: Backend>(
     progress("depformer");
     let inputs = inputs(&golden)?;
     let steps = checkpoint.config().depformer.steps;
-    let given = golden.i64s("forced.given")?;
+    // Every token is given: a code left to the most probable may be another one in half precision, and all steps
+    // after it would then be compared with those of another frame.
+    let chosen = golden.i64s("forced.tokens")?;
+    let given: Vec<i64> = golden
+        .i64s("forced.given")?
+        .into_iter()
+        .zip(chosen)
+        .map(|(given, chosen)| if given >= 0 { given } else { chosen })
+        .collect();
     let forced = run(&inputs, &given, steps, RingRule::Full, checkpoint, make)?;
     let limit = (dtype == Dtype::Bf16).then_some(LOGITS_BF16);
     let recorded = golden.f32s("forced.logits")?;
