@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use engine::kernels::{Dtype, KvDtype};
 use engine::native::Native;
+use engine::tensor::TensorBackend;
 use engine::verify::{Measure, Report, verify};
 
 fn fixture() -> PathBuf {
@@ -93,4 +94,20 @@ fn eight_bit_weights_are_reported_and_not_judged() {
             .iter()
             .all(|check| check.worst.is_finite() && check.tolerance.is_none())
     );
+}
+
+#[test]
+fn the_path_that_a_gpu_takes_meets_every_recorded_topic_on_the_cpu() {
+    let device = candle_core::Device::Cpu;
+    let mut make = || TensorBackend::new(device.clone(), Dtype::F32, KvDtype::F32);
+    let report = verify(&fixture(), Dtype::F32, &mut make, &mut |_| {}).expect("comparable");
+    assert_eq!(failures(&report), Vec::<String>::new());
+}
+
+#[test]
+fn the_path_that_a_gpu_takes_is_near_in_half_precision() {
+    let device = candle_core::Device::Cpu;
+    let mut make = || TensorBackend::new(device.clone(), Dtype::Bf16, KvDtype::Bf16);
+    let report = verify(&fixture(), Dtype::Bf16, &mut make, &mut |_| {}).expect("comparable");
+    assert_eq!(failures(&report), Vec::<String>::new());
 }
