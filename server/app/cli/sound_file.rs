@@ -41,7 +41,7 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<f32>> {
         .chunks_exact(channels)
         .map(|frame| frame.iter().sum::<f32>() / channels as f32)
         .collect();
-    Ok(resampled(&mono, spec.sample_rate, SAMPLE_RATE_HZ).with_context(|| format!("{name}"))?)
+    resampled(&mono, spec.sample_rate, SAMPLE_RATE_HZ).with_context(|| format!("{name}"))
 }
 
 fn samples(reader: WavReader<BufReader<File>>) -> Result<Vec<f32>, hound::Error> {

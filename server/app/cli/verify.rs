@@ -5,10 +5,11 @@
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, ValueHint};
 use engine::backend::Backend;
-use engine::verify::{Check, Measure, Report, VerifyError};
+use engine::verify::{Check, Measure, Report, VerifyError, verify, verify_rows};
 use engine::weights::Checkpoint;
 use slots::engine::EngineError;
 
@@ -35,6 +36,9 @@ pub struct VerifyArgs {
     /// Folder that holds `checkpoint/` and `goldens/`
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub reference: PathBuf,
+    /// Instead of comparing with recordings: check that a call's bits do not depend on other rows
+    #[arg(long)]
+    pub rows: bool,
     /// Number format of the weights
     #[arg(long, value_name = "f32|bf16|q8_0", default_value = "f32")]
     pub dtype: Dtype,
@@ -69,9 +73,17 @@ impl VerifyArgs {
 /// # Errors
 /// One line: what cannot be read.
 pub fn run(args: VerifyArgs, config: Config) -> anyhow::Result<Outcome> {
-    let checkpoint = Checkpoint::open(&args.reference.join("checkpoint"))?;
+    let checkpoint = Arc::new(Checkpoint::open(&args.reference.join("checkpoint"))?);
     let dtype = weight_dtype(&config, &checkpoint)?;
-    let report = with_backend(&config, &checkpoint, Compare { args: &args, dtype })??;
+    let report = with_backend(
+        &config,
+        &checkpoint,
+        Compare {
+            args: &args,
+            checkpoint: &checkpoint,
+            dtype,
+        },
+    )??;
     match args.json {
         true => println!("{}", serde_json::to_string_pretty(&json(&report))?),
         false => print(&report),
@@ -85,6 +97,7 @@ pub fn run(args: VerifyArgs, config: Config) -> anyhow::Result<Outcome> {
 
 struct Compare<'a> {
     args: &'a VerifyArgs,
+    checkpoint: &'a Arc<Checkpoint>,
     dtype: engine::kernels::Dtype,
 }
 
@@ -96,16 +109,16 @@ impl WithBackend for Compare<'_> {
         make: impl Fn() -> Result<B, EngineError> + Send + Sync + 'static,
     ) -> Self::Output {
         let terminal = std::io::stderr().is_terminal();
-        engine::verify::verify(
-            &self.args.reference,
-            self.dtype,
-            &mut || make(),
-            &mut |topic| {
-                if terminal {
-                    eprintln!("comparing {topic}");
-                }
-            },
-        )
+        let mut make = || make();
+        let mut progress = |topic: &str| {
+            if terminal {
+                eprintln!("comparing {topic}");
+            }
+        };
+        match self.args.rows {
+            true => verify_rows(self.checkpoint, &mut make, &mut progress),
+            false => verify(&self.args.reference, self.dtype, &mut make, &mut progress),
+        }
     }
 }
 

@@ -57,6 +57,27 @@ impl CallMaker {
         self.personas.iter().map(spec).collect()
     }
 
+    /// As [`PrepareCall::prepare`], with a limit of one's own instead of that of live calls.
+    pub(crate) fn prepare_within(
+        &self,
+        spec: &CallSpec,
+        positions_max: usize,
+    ) -> Result<VoiceCall, PrepareError> {
+        let given = spec
+            .text_prompt
+            .as_deref()
+            .filter(|text| !text.trim().is_empty());
+        let text = given
+            .or(self.personas.first().map(String::as_str))
+            .unwrap_or_default();
+        let voice = spec.voice.as_deref().or(self.default_voice.as_deref());
+        let prompt = Prompt::new(&self.checkpoint, voice, text, positions_max)?;
+        Ok(VoiceCall {
+            prompt,
+            sampling: spec.sampling,
+        })
+    }
+
     /// The sampling that the checkpoint recommends, with `seed`.
     pub fn sampling(config: &ModelConfig, seed: u64) -> Sampling {
         let defaults = &config.sampling;
@@ -75,20 +96,7 @@ impl PrepareCall for CallMaker {
     type Call = VoiceCall;
 
     fn prepare(&self, spec: &CallSpec) -> Result<VoiceCall, PrepareError> {
-        let given = spec
-            .text_prompt
-            .as_deref()
-            .filter(|text| !text.trim().is_empty());
-        let text = given
-            .or(self.personas.first().map(String::as_str))
-            .unwrap_or_default();
-        let voice = spec.voice.as_deref().or(self.default_voice.as_deref());
-        let limit = live_positions_max(self.checkpoint.config());
-        let prompt = Prompt::new(&self.checkpoint, voice, text, limit)?;
-        Ok(VoiceCall {
-            prompt,
-            sampling: spec.sampling,
-        })
+        self.prepare_within(spec, live_positions_max(self.checkpoint.config()))
     }
 
     fn voices(&self) -> Vec<String> {

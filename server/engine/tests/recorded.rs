@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use engine::kernels::{Dtype, KvDtype};
 use engine::native::Native;
 use engine::tensor::TensorBackend;
-use engine::verify::{Measure, Report, verify};
+use engine::verify::{Measure, Report, verify, verify_rows};
+use engine::weights::Checkpoint;
 
 fn fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny2")
@@ -110,4 +111,20 @@ fn the_path_that_a_gpu_takes_is_near_in_half_precision() {
     let mut make = || TensorBackend::new(device.clone(), Dtype::Bf16, KvDtype::Bf16);
     let report = verify(&fixture(), Dtype::Bf16, &mut make, &mut |_| {}).expect("comparable");
     assert_eq!(failures(&report), Vec::<String>::new());
+}
+
+#[test]
+fn a_call_has_the_same_bits_beside_others_on_a_recycled_row_and_from_a_snapshot() {
+    let checkpoint =
+        std::sync::Arc::new(Checkpoint::open(&fixture().join("checkpoint")).expect("the fixture"));
+    let native = verify_rows(
+        &checkpoint,
+        &mut || Ok(Native::new(Dtype::F32, KvDtype::F32, 2)),
+        &mut |_| {},
+    );
+    assert_eq!(failures(&native.expect("comparable")), Vec::<String>::new());
+    let device = candle_core::Device::Cpu;
+    let mut make = || TensorBackend::new(device.clone(), Dtype::F32, KvDtype::F32);
+    let tensor = verify_rows(&checkpoint, &mut make, &mut |_| {}).expect("comparable");
+    assert_eq!(failures(&tensor), Vec::<String>::new());
 }

@@ -9,6 +9,7 @@ mod codec;
 mod conversation;
 mod depformer;
 mod goldens;
+mod rows;
 mod temporal;
 mod text;
 mod voice;
@@ -24,6 +25,7 @@ use crate::weights::Checkpoint;
 use crate::weights::LoadError;
 
 pub use goldens::GoldenError;
+pub use rows::verify_rows;
 use goldens::Goldens;
 
 /// One compared quantity.
