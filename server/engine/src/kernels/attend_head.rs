@@ -267,19 +267,21 @@ unsafe fn score<L: Lanes, const BF16: bool>(
     scores: &mut [f32],
 ) {
     let bytes = query.len() * if BF16 { 2 } else { 4 };
+    // Keys are taken from four places at once: memory delivers several streams faster than one.
+    let quarter = scores.len() / KEYS;
     // SAFETY: the caller's promise.
     unsafe {
-        let mut key = keys.add(cells.start * bytes);
-        let mut groups = scores.chunks_exact_mut(KEYS);
-        for group in &mut groups {
-            let sums = dots::<L, BF16, KEYS>(query, key);
-            group.copy_from_slice(&L::sum4(sums));
-            key = key.add(KEYS * bytes);
+        let key = |index: usize| keys.add((cells.start + index) * bytes);
+        for index in 0..quarter {
+            let four = std::array::from_fn(|n| key(index + n * quarter));
+            let sums = L::sum4(dots::<L, BF16, KEYS>(query, four));
+            for n in 0..KEYS {
+                scores[index + n * quarter] = sums[n];
+            }
         }
-        for score in groups.into_remainder() {
-            let [dot] = dots::<L, BF16, 1>(query, key);
-            *score = sum::<L>(dot);
-            key = key.add(bytes);
+        for index in KEYS * quarter..scores.len() {
+            let [dot] = dots::<L, BF16, 1>(query, [key(index)]);
+            scores[index] = sum::<L>(dot);
         }
     }
 }
@@ -287,11 +289,11 @@ unsafe fn score<L: Lanes, const BF16: bool>(
 /// Products of the query with `N` keys, not yet summed over the lanes.
 ///
 /// # Safety
-/// As for [`score`], for `N` cells from `key` on.
+/// As for [`score`]; `keys` are starts of cells.
 #[inline(always)]
 unsafe fn dots<L: Lanes, const BF16: bool, const N: usize>(
     query: &[f32],
-    key: *const u8,
+    keys: [*const u8; N],
 ) -> [L::F; N] {
     let stride = query.len();
     // SAFETY: the caller's promise.
@@ -299,25 +301,23 @@ unsafe fn dots<L: Lanes, const BF16: bool, const N: usize>(
         let mut sums = [L::splat(0.0); N];
         let query = query.as_ptr();
         if BF16 {
-            let key = key.cast::<u32>();
             for chunk in 0..stride / (2 * LANES) {
                 let first = L::load(query.add(chunk * 2 * LANES));
                 let second = L::load(query.add(chunk * 2 * LANES + LANES));
                 for n in 0..N {
-                    let at = key.add(n * stride / 2 + chunk * LANES);
-                    prefetch(at.wrapping_byte_add(AHEAD_BYTES));
+                    let at = keys[n].cast::<u32>().add(chunk * LANES);
+                    prefetch(at.wrapping_byte_add(AHEAD_BYTES / N));
                     let pairs = L::load_pairs(at);
                     sums[n] = L::fma(first, L::first_of_pairs(pairs), sums[n]);
                     sums[n] = L::fma(second, L::second_of_pairs(pairs), sums[n]);
                 }
             }
         } else {
-            let key = key.cast::<f32>();
             for chunk in 0..stride / LANES {
                 let query = L::load(query.add(chunk * LANES));
                 for n in 0..N {
-                    let at = key.add(n * stride + chunk * LANES);
-                    prefetch(at.wrapping_byte_add(AHEAD_BYTES));
+                    let at = keys[n].cast::<f32>().add(chunk * LANES);
+                    prefetch(at.wrapping_byte_add(AHEAD_BYTES / N));
                     let values = L::load(at);
                     sums[n] = L::fma(query, values, sums[n]);
                 }
