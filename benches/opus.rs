@@ -4,11 +4,13 @@
 //! session task does: unmask and parse the caller's message (one page with 80 ms of Opus, which are four frames to the
 //! decoder, as in four packets of 20 ms), decode it; encode one frame, put it into a page, a message and a WebSocket
 //! frame with a text message beside it. Sockets themselves are left out: memory stands for the network.
-//! Seeded and without a clock but for the measurement; each round and each complexity starts with fresh coders. The
-//! fastest of the rounds counts: whatever else the machine does only makes a round slower.
+//! Seeded and without a clock but for the measurement; each round and each complexity starts with fresh coders. What is
+//! measured is the time on the processor (on Linux), and the fastest of the rounds counts: whatever else the machine
+//! does only makes a round slower.
 
 use std::hint::black_box;
 use std::io::{Cursor, Read, Write};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use slots::units::{FRAME_MS, FRAME_SAMPLES};
@@ -29,6 +31,7 @@ const ROUNDS: usize = 15;
 const WARM_UP: usize = 25;
 
 /// A network of memory: what is written is forgotten, what is read was put in before.
+#[derive(Default)]
 struct Memory {
     incoming: Cursor<Vec<u8>>,
     outgoing_bytes: usize,
@@ -92,25 +95,12 @@ fn callers_bytes(frames: &[Vec<f32>]) -> Vec<Vec<u8>> {
     of_tick
 }
 
-/// Microseconds of each part, summed over all measured ticks.
-#[derive(Default)]
-struct Spent {
-    read_us: f64,
-    write_us: f64,
-}
-
-fn session(frames: &[Vec<f32>], incoming: &[Vec<u8>]) -> Spent {
-    let network = Memory {
-        incoming: Cursor::new(Vec::new()),
-        outgoing_bytes: 0,
-    };
-    let mut socket = WebSocket::from_raw_socket(network, Role::Server, None);
+/// Microseconds a tick to read what the caller sends and decode it.
+fn listening(incoming: &[Vec<u8>]) -> f64 {
+    let mut socket = WebSocket::from_raw_socket(Memory::default(), Role::Server, None);
     let mut reader = OpusReader::begin().expect("memory for a decoder");
-    let (mut writer, _) = OpusWriter::begin().expect("memory for an encoder");
-    let mut spent = Spent::default();
-    for (tick, (frame, bytes)) in frames.iter().zip(incoming).enumerate() {
+    per_tick(incoming, |bytes| {
         socket.get_mut().incoming = Cursor::new(bytes.clone());
-        let began = Instant::now();
         let mut heard = 0;
         while let Ok(message) = socket.read() {
             let bytes = message.into_data();
@@ -122,69 +112,70 @@ fn session(frames: &[Vec<f32>], incoming: &[Vec<u8>]) -> Spent {
                 heard += 1;
             }
         }
-        let read = began.elapsed();
+        assert_eq!(heard, 1, "a frame a tick");
+    })
+}
+
+/// Microseconds a tick to encode a frame and write it, with a piece of text.
+fn speaking(frames: &[Vec<f32>]) -> f64 {
+    let mut socket = WebSocket::from_raw_socket(Memory::default(), Role::Server, None);
+    let (mut writer, _) = OpusWriter::begin().expect("memory for an encoder");
+    let us = per_tick(frames, |frame| {
         let page = writer.page(frame).expect("a whole frame");
         let audio = Message::Binary(Downlink::Audio(&page).to_bytes().into());
         let text = Message::Binary(Downlink::Text(" word").to_bytes().into());
         socket.write(audio).expect("memory takes everything");
         socket.write(text).expect("memory takes everything");
         socket.flush().expect("memory takes everything");
-        let all = began.elapsed();
-        assert_eq!(heard, 1, "tick {tick}");
-        if tick >= WARM_UP {
-            spent.read_us += read.as_secs_f64() * 1e6;
-            spent.write_us += (all - read).as_secs_f64() * 1e6;
-        }
-    }
+    });
     black_box(socket.get_ref().outgoing_bytes);
-    spent
+    us
 }
 
-/// Microseconds to encode one frame, and bytes of its packet, at another complexity.
-fn encoder(frames: &[Vec<f32>], complexity: i32) -> (f64, f64) {
+/// Microseconds to encode one frame at some complexity.
+fn encoding(frames: &[Vec<f32>], complexity: i32) -> f64 {
     let mut encoder = Encoder::with_complexity(complexity).expect("memory for an encoder");
     let mut packet = [0; PACKET_BYTES_MAX];
-    let mut us = 0.0;
-    let mut bytes = 0;
-    for (tick, frame) in frames.iter().enumerate() {
-        let began = Instant::now();
-        let packet_bytes = encoder.encode(frame, &mut packet).expect("a whole frame");
-        if tick >= WARM_UP {
-            us += began.elapsed().as_secs_f64() * 1e6;
-            bytes += packet_bytes;
-        }
-    }
-    (us / TICKS as f64, bytes as f64 / TICKS as f64)
+    per_tick(frames, |frame| {
+        let bytes = encoder.encode(frame, &mut packet).expect("a whole frame");
+        black_box(&packet[..bytes]);
+    })
 }
 
-/// The round with the least of what `cost` says.
-fn fastest<T>(run: impl Fn() -> T, cost: impl Fn(&T) -> f64) -> T {
-    let rounds = (0..ROUNDS).map(|_| run());
-    let least = rounds.min_by(|a, b| cost(a).total_cmp(&cost(b)));
-    least.expect("there is at least one round")
+/// Does `work` for every tick and returns the microseconds of one, the first [`WARM_UP`] left out.
+fn per_tick<T>(ticks: &[T], mut work: impl FnMut(&T)) -> f64 {
+    let (warm_up, measured) = ticks.split_at(WARM_UP);
+    warm_up.iter().for_each(&mut work);
+    let began_us = used_us();
+    measured.iter().for_each(&mut work);
+    (used_us() - began_us) / measured.len() as f64
+}
+
+/// Microseconds this thread has had of a processor; where the system does not tell, microseconds of any clock.
+fn used_us() -> f64 {
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let ns = told.and_then(|told| told.split(' ').next()?.parse::<f64>().ok());
+    let wall_us = BEGAN.get_or_init(Instant::now).elapsed().as_secs_f64() * 1e6;
+    ns.map_or(wall_us, |ns| ns / 1e3)
+}
+
+/// The least of several rounds, each from fresh coders.
+fn fastest(round: impl Fn() -> f64) -> f64 {
+    (0..ROUNDS).map(|_| round()).fold(f64::INFINITY, f64::min)
 }
 
 fn main() {
     let frames = speech(WARM_UP + TICKS);
     let incoming = callers_bytes(&frames);
-    let spent = fastest(
-        || session(&frames, &incoming),
-        |spent| spent.read_us + spent.write_us,
-    );
-    let per_tick = |us: f64| us / TICKS as f64;
-    let all_us = per_tick(spent.read_us + spent.write_us);
-    let per_core = f64::from(FRAME_MS) * 1_000.0 / all_us;
-    println!(
-        "session: {:.0} us a tick to read and decode",
-        per_tick(spent.read_us)
-    );
-    println!(
-        "session: {:.0} us a tick to encode and write",
-        per_tick(spent.write_us)
-    );
+    let listening_us = fastest(|| listening(&incoming));
+    let speaking_us = fastest(|| speaking(&frames));
+    let per_core = f64::from(FRAME_MS) * 1_000.0 / (listening_us + speaking_us);
+    println!("session: {listening_us:.0} us a tick to read and decode");
+    println!("session: {speaking_us:.0} us a tick to encode and write");
     println!("sessions per core: {per_core:.0} (aim {AIM:.0}), complexity {COMPLEXITY}");
     for complexity in [0, 1, 2, 3, 5, 8, 10] {
-        let (us, bytes) = fastest(|| encoder(&frames, complexity), |&(us, _)| us);
-        println!("encoder, complexity {complexity}: {us:.0} us a frame, {bytes:.0} bytes");
+        let us = fastest(|| encoding(&frames, complexity));
+        println!("encoder, complexity {complexity}: {us:.0} us a frame");
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct Session<'a> {
 enum Left {
     Over(Over),
     /// Another connection of the same call came in.
-    Resumed(WebSocket),
+    Resumed(Box<WebSocket>),
 }
 
 impl Session<'_> {
@@ -86,7 +86,7 @@ impl Session<'_> {
                 biased;
                 over = writing.run() => Left::Over(over),
                 over = reading.run() => Left::Over(over),
-                Some(socket) = newcomers.recv() => Left::Resumed(socket),
+                Some(socket) = newcomers.recv() => Left::Resumed(Box::new(socket)),
             };
             was_live = link.is_live();
             let socket = match left {
@@ -120,7 +120,7 @@ impl Session<'_> {
                         );
                         farewell(&mut sink, &mut stream, true, why, &limits).await;
                     });
-                    socket
+                    *socket
                 }
             };
             self.counters.resumed.add(1);
