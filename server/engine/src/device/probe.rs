@@ -32,8 +32,8 @@ mod with {
     use std::sync::Arc;
 
     use candle_core::{DType, Device, Tensor};
-    use cudarc::driver::sys::CUresult;
-    use cudarc::driver::{CudaContext, DriverError};
+    use cudarc::driver::sys::{CUmemPool_attribute, CUresult};
+    use cudarc::driver::{CudaContext, DriverError, result};
 
     use crate::device::{CUDA_VERSION_MIN, DeviceError, DeviceInfo};
 
@@ -62,10 +62,7 @@ mod with {
 
     pub fn open(number: usize) -> Result<Device, DeviceError> {
         usable(number)?;
-        let device = make(number).map_err(|err| DeviceError::Failed {
-            number,
-            what: first_line(&err),
-        })?;
+        let device = make(number)?;
         match first_kernel(&device) {
             Ok(()) => Ok(device),
             Err(err) => Err(DeviceError::OtherArchitecture {
@@ -152,13 +149,33 @@ mod with {
     /// One stream for all threads: the default one would be another on each. Events order several streams; there is
     /// one.
     #[allow(unsafe_code)]
-    fn make(number: usize) -> candle_core::Result<Device> {
-        let device = Device::new_cuda_with_stream(number)?;
+    fn make(number: usize) -> Result<Device, DeviceError> {
+        let device = Device::new_cuda_with_stream(number).map_err(|err| DeviceError::Failed {
+            number,
+            what: first_line(&err),
+        })?;
         if let Device::Cuda(cuda) = &device {
             // SAFETY: every tensor of this device lives on its one stream, so uses are ordered without events.
             unsafe { cuda.disable_event_tracking() };
+            keep_freed_memory(cuda.cuda_stream().context()).map_err(|err| failed(number, &err))?;
         }
         Ok(device)
+    }
+
+    /// Operations allocate and free within a step. By default the driver gives freed memory back to the system whenever
+    /// somebody waits for the device, several times a tick; it is to stay in the pool.
+    #[allow(unsafe_code)]
+    fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
+        if !context.has_async_alloc() {
+            return Ok(());
+        }
+        let mut threshold_bytes = u64::MAX;
+        let attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        // SAFETY: the device comes from a live context, and this attribute is a 64-bit number that is read at once.
+        unsafe {
+            let pool = result::device::get_default_mem_pool(context.cu_device())?;
+            result::mem_pool::set_attribute(pool, attribute, (&raw mut threshold_bytes).cast())
+        }
     }
 
     /// Kernels are compiled by the driver at their first use: that this works is found out here and not in a call.
