@@ -6,6 +6,7 @@
 //! the tensors that follow from the numbers.
 
 mod check;
+mod mid;
 mod read;
 mod tensors;
 

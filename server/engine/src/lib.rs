@@ -10,6 +10,7 @@ pub mod config;
 pub mod demo;
 pub mod device;
 pub mod kernels;
+pub mod measure;
 pub mod model;
 pub mod native;
 pub mod prepare;

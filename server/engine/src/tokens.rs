@@ -240,6 +240,14 @@ impl Staging {
         }
     }
 
+    /// Stands at least `frames` frames later with the same tokens at hand: for clocks.
+    pub(crate) fn skip(&mut self, frames: u64) {
+        // Whole turns of the ring, so that every token keeps its column.
+        let frames = frames.next_multiple_of(self.rules.columns);
+        self.calls += frames;
+        self.next_user += frames;
+    }
+
     /// All tokens of position `position`, one of the last few.
     pub fn tokens_at(&self, position: u64) -> TokenRow {
         let column = self.column(position);

@@ -145,6 +145,12 @@ impl<B: Backend> Codec<B> {
         self.decoder.reset(backend, row)
     }
 
+    /// Puts every row far into its call, with `cells` in the rings of both transformers: for clocks.
+    pub(crate) fn stand_late(&mut self, backend: &mut B, cells: &B::RingPart) -> Done {
+        self.encoder_transformer.stand_late(backend, cells)?;
+        self.decoder_transformer.stand_late(backend, cells)
+    }
+
     /// One frame of every active lane to codes: `pcm` is `[lanes, frame_size]`, `codes` becomes `[lanes, codes]`.
     ///
     /// # Errors

@@ -87,6 +87,18 @@ impl<B: Backend> CodecTransformer<B> {
         self.positions[row] = 0;
     }
 
+    /// Every row stands past the first turn of its ring, which holds `cells`: for clocks.
+    pub(super) fn stand_late(&mut self, backend: &mut B, cells: &B::RingPart) -> Done {
+        let frames = 2 * self.window.context as u64;
+        self.positions.fill(frames * self.positions_per_frame);
+        for row in 0..self.positions.len() {
+            for layer in &mut self.layers {
+                backend.ring_load(&mut layer.ring, row, cells)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Runs all layers on `x`, `[lanes * positions_per_frame, dim]`, in place.
     pub(super) fn forward(&mut self, backend: &mut B, lanes: &Lanes, x: &mut B::Buf) -> Done {
         self.queries.clear();

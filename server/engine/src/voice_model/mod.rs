@@ -4,6 +4,7 @@
 //! May not live here: arithmetic (`backend`), layers (`model`, `codec`), which token enters when (`tokens`).
 //! Start reading at `step` in `tick.rs`.
 
+mod late;
 mod lm;
 mod probe;
 mod row;

@@ -9,6 +9,10 @@ use std::collections::HashMap;
 use super::{Digest, LoadError, TensorView};
 use crate::config::{StorageDtype, TensorSpec};
 
+/// Numbers of a tensor that are drawn; larger tensors repeat them, since drawing billions takes longer than measuring.
+/// Odd and prime, so that no two rows of a matrix are alike.
+const PERIOD: usize = 1_048_573;
+
 #[derive(Debug)]
 pub(super) struct RandomTensors {
     seed: u64,
@@ -36,7 +40,7 @@ impl RandomTensors {
         let mut bytes = Vec::with_capacity(spec.elements() * spec.dtype.bytes());
         let mut state = Digest::of(&self.seed.to_le_bytes()).with(name.as_bytes()).0 as u64;
         let distribution = Distribution::of(spec);
-        for _ in 0..spec.elements() {
+        for _ in 0..spec.elements().min(PERIOD) {
             let value = distribution.draw(&mut state);
             match spec.dtype {
                 StorageDtype::Bf16 => {
@@ -47,6 +51,10 @@ impl RandomTensors {
                 }
                 StorageDtype::F32 => bytes.extend_from_slice(&value.to_le_bytes()),
             }
+        }
+        let whole = spec.elements() * spec.dtype.bytes();
+        while bytes.len() < whole {
+            bytes.extend_from_within(..bytes.len().min(whole - bytes.len()));
         }
         Ok(TensorView {
             name,
