@@ -1,16 +1,14 @@
 //! Bad sound and bad numbers end at most the call they belong to.
 
 use std::fs;
-use std::sync::{Arc, Mutex};
 
-use engine::voice_model::{CallTrace, Probe};
 use engine::weights::Checkpoint;
 use safetensors::SafeTensors;
 use slots::call::Sampling;
 use slots::engine::{FrameKind, RowFault};
 
 use crate::callers::{CALLERS, CONTEXT, Caller, FIXTURE, POISON, fixture_folder};
-use crate::switchboard::{Call, Machine, Switchboard, assert_same};
+use crate::switchboard::{Call, Machine, Switchboard, assert_same, text_tokens};
 
 const FRAMES: usize = 3 * CONTEXT;
 
@@ -150,27 +148,6 @@ fn a_row_whose_prompt_holds_nan_fails_alone_and_keeps_its_reason() {
     }
 }
 
-/// Keeps the chosen text tokens.
-#[derive(Clone, Default)]
-struct TextTokens(Arc<Mutex<Vec<u32>>>);
-
-impl Probe for TextTokens {
-    fn call(&mut self, trace: CallTrace) {
-        if !trace.text_logits.is_empty() {
-            self.0.lock().unwrap().push(trace.text);
-        }
-    }
-}
-
-/// Text tokens of a call by frame; under the default order the first belongs to the frame that is not sent.
-fn text_tokens(guest: &Caller) -> Vec<u32> {
-    let mut board = Switchboard::new(&FIXTURE, Machine::f32(1), 1);
-    let tokens = TextTokens::default();
-    board.model.set_probe(Box::new(tokens.clone()));
-    board.whole_call(0, guest, FRAMES);
-    std::mem::take(&mut *tokens.0.lock().unwrap())
-}
-
 /// The fixture with NaN where one text token's embedding was.
 fn checkpoint_with_nan_for(token: u32) -> (tempfile::TempDir, Checkpoint) {
     let folder = tempfile::tempdir().unwrap();
@@ -212,7 +189,10 @@ fn weights_that_give_nan_in_the_middle_of_a_call_end_that_call_and_no_other() {
             ..caller.sampling
         })
     });
-    let (said, also_said) = (text_tokens(&victim), text_tokens(&neighbour));
+    let [said, also_said] = [&victim, &neighbour].map(|caller| {
+        let board = Switchboard::new(&FIXTURE, Machine::f32(1), 1);
+        text_tokens(board, caller, FRAMES)
+    });
     // A token that the victim says for the first time once the window has wrapped, and that nobody else reads.
     let first_said_late = |at: &usize| {
         let token = &said[*at];

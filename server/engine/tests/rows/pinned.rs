@@ -1,41 +1,26 @@
 //! A prompt that stays in the window for good.
 
-use std::sync::{Arc, Mutex};
-
 use engine::backend::{Backend, Heads, WriteOrder};
 use engine::kernels::{Dtype, KvDtype};
 use engine::model::{RingRule, Window};
 use engine::native::Native;
-use engine::voice_model::{CallTrace, Probe};
+use engine::voice_model::CallTrace;
 use slots::engine::FrameKind;
 
 use crate::callers::{CALLERS, CONTEXT, Caller, FIXTURE};
-use crate::switchboard::{Call, Machine, Switchboard, assert_same};
+use crate::switchboard::{Call, Machine, Switchboard, assert_same, traced_call};
 
 const FRAMES: usize = 3 * CONTEXT;
 
-/// Keeps the hidden vector of every position as bits.
-#[derive(Clone, Default)]
-struct Hidden(Arc<Mutex<Vec<Vec<u32>>>>);
-
-impl Probe for Hidden {
-    fn call(&mut self, trace: CallTrace) {
-        let bits = trace.hidden.iter().map(|value| value.to_bits()).collect();
-        self.0.lock().unwrap().push(bits);
-    }
-}
-
-/// A call with or without pinning, and its hidden vectors by position.
+/// A call with or without pinning, and its hidden vectors by position, as bits.
 fn hear(guest: &Caller, pin_prompt: bool, ring: RingRule) -> (Call, Vec<Vec<u32>>) {
-    let mut board = Switchboard::with(&FIXTURE, Machine::f32(1), 1, |options| {
+    let board = Switchboard::with(&FIXTURE, Machine::f32(1), 1, |options| {
         options.pin_prompt = pin_prompt;
         options.ring = ring;
     });
-    let hidden = Hidden::default();
-    board.model.set_probe(Box::new(hidden.clone()));
-    let call = board.whole_call(0, guest, FRAMES);
-    let hidden = std::mem::take(&mut *hidden.0.lock().unwrap());
-    (call, hidden)
+    let (call, traces) = traced_call(board, guest, FRAMES);
+    let bits = |trace: &CallTrace| trace.hidden.iter().map(|v| v.to_bits()).collect();
+    (call, traces.iter().map(bits).collect())
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! A row that somebody used before is as good as new.
 
+use engine::tokenizer::Piece;
+use slots::call::Sampling;
 use slots::engine::{Engine, FrameKind};
 
 use crate::callers::{CALLERS, CONTEXT, Caller, DEMO, FIXTURE, POISON, caller, poison, sampled};
-use crate::switchboard::{Machine, Switchboard, assert_same};
-use slots::call::Sampling;
+use crate::switchboard::{Machine, Switchboard, assert_same, text_tokens};
 
 const FRAMES: usize = 3 * CONTEXT + 4;
 
@@ -95,6 +96,25 @@ fn the_tenth_caller_of_a_row_hears_what_the_first_would_have() {
             let call = board.whole_call(1, guest, 30);
             assert_same(&call, &fresh, &format!("{} in round {round}", guest.name));
         }
+    }
+}
+
+#[test]
+fn half_a_character_is_not_left_to_the_next_holder() {
+    let board = || Switchboard::new(&FIXTURE, Machine::f32(1), 1);
+    // Bytes from 0xc2 to 0xf4 begin a character of two to four bytes.
+    let begins = |token: &u32| matches!(FIXTURE.tokenizer().piece(*token), Some(Piece::Byte(byte)) if (0xc2..=0xf4).contains(byte));
+    let with_a_start = CALLERS.iter().find_map(|caller| {
+        let tokens = text_tokens(board(), caller, FRAMES);
+        Some((caller, tokens.iter().position(begins)?))
+    });
+    // Model call `n` runs ahead of the caller's frame `n`, which brings its token.
+    let (caller, frame) = with_a_start.expect("random weights say bytes, too");
+    for guest in &*CALLERS {
+        let mut used = board();
+        used.whole_call(0, caller, frame + 1);
+        let fresh = board().whole_call(0, guest, 5);
+        assert_same(&used.whole_call(0, guest, 5), &fresh, guest.name);
     }
 }
 

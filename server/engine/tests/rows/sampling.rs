@@ -1,13 +1,10 @@
 //! How a row chooses its tokens is its caller's matter alone.
 
-use std::sync::{Arc, Mutex};
-
-use engine::voice_model::{CallTrace, Probe};
 use engine::voices::VoiceBundle;
 use slots::call::Sampling;
 
 use crate::callers::{CALLERS, CONTEXT, Caller, FIXTURE, caller, made_voice, sampled};
-use crate::switchboard::{Call, Machine, Switchboard, assert_same, text};
+use crate::switchboard::{Call, Machine, Switchboard, assert_same, text, text_tokens};
 
 const FRAMES: usize = 3 * CONTEXT;
 
@@ -15,27 +12,11 @@ fn alone(guest: &Caller) -> Call {
     Switchboard::new(&FIXTURE, Machine::f32(1), 1).whole_call(0, guest, FRAMES)
 }
 
-/// Keeps the text tokens that were chosen.
-#[derive(Clone, Default)]
-struct TextTokens(Arc<Mutex<Vec<u32>>>);
-
-impl Probe for TextTokens {
-    fn call(&mut self, trace: CallTrace) {
-        if !trace.text_logits.is_empty() {
-            self.0.lock().unwrap().push(trace.text);
-        }
-    }
-}
-
 /// Spoken text tokens of a call.
 fn spoken(guest: &Caller, frames: usize) -> Vec<u32> {
-    let mut board = Switchboard::new(&FIXTURE, Machine::f32(1), 1);
-    let tokens = TextTokens::default();
-    board.model.set_probe(Box::new(tokens.clone()));
-    board.whole_call(0, guest, frames);
-    let silent = &FIXTURE.config().text.silent_ids;
-    let mut tokens = std::mem::take(&mut *tokens.0.lock().unwrap());
-    tokens.retain(|id| !silent.contains(id));
+    let board = Switchboard::new(&FIXTURE, Machine::f32(1), 1);
+    let mut tokens = text_tokens(board, guest, frames);
+    tokens.retain(|id| !FIXTURE.config().text.silent_ids.contains(id));
     tokens
 }
 

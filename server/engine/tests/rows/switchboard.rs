@@ -1,8 +1,10 @@
 //! An engine with its rows, stepped by hand, and what each row gave.
 
+use std::sync::{Arc, Mutex};
+
 use engine::kernels::{Dtype, KvDtype};
 use engine::native::Native;
-use engine::voice_model::{EngineOptions, VoiceModel};
+use engine::voice_model::{CallTrace, EngineOptions, Probe, VoiceModel};
 use engine::weights::Checkpoint;
 use slots::engine::{Engine, FrameKind, FrameOutput, Readiness, TickPlan};
 use slots::units::{FRAME_SAMPLES, SlotId};
@@ -187,24 +189,32 @@ pub fn slot(row: usize) -> SlotId {
     SlotId::new(row).expect("tests have few rows")
 }
 
-/// Stops at the first frame that differs and says how.
+/// What differs first between two calls, if anything does.
+pub fn difference(found: &[Heard], expected: &[Heard]) -> Option<String> {
+    for (frame, (found, expected)) in found.iter().zip(expected).enumerate() {
+        if found.kind != expected.kind {
+            let (found, expected) = (found.kind, expected.kind);
+            return Some(format!("frame {frame} is {found:?}, not {expected:?}"));
+        }
+        if found.text != expected.text {
+            let (found, expected) = (&found.text, &expected.text);
+            return Some(format!("frame {frame} says {found:?}, not {expected:?}"));
+        }
+        let mut samples = found.pcm_bits.iter().zip(&expected.pcm_bits);
+        if let Some(sample) = samples.position(|(a, b)| a != b) {
+            return Some(format!("sample {sample} of frame {frame} differs"));
+        }
+    }
+    let lengths = (found.len(), expected.len());
+    (lengths.0 != lengths.1).then(|| format!("{} frames, not {}", lengths.0, lengths.1))
+}
+
+/// Stops with what differs first.
 #[track_caller]
 pub fn assert_same(found: &[Heard], expected: &[Heard], what: &str) {
-    for (frame, (found, expected)) in found.iter().zip(expected).enumerate() {
-        assert_eq!(found.kind, expected.kind, "{what}: frame {frame}");
-        assert_eq!(found.text, expected.text, "{what}: text of frame {frame}");
-        let differs = |(a, b): (&u32, &u32)| a != b;
-        let sample = found
-            .pcm_bits
-            .iter()
-            .zip(&expected.pcm_bits)
-            .position(differs);
-        assert_eq!(
-            sample, None,
-            "{what}: first differing sample of frame {frame}"
-        );
+    if let Some(difference) = difference(found, expected) {
+        panic!("{what}: {difference}");
     }
-    assert_eq!(found.len(), expected.len(), "{what}: number of frames");
 }
 
 /// The text of a call.
@@ -215,4 +225,35 @@ pub fn text(call: &[Heard]) -> String {
 /// All samples of a call.
 pub fn pcm(call: &[Heard]) -> Vec<f32> {
     call.iter().flat_map(Heard::pcm).collect()
+}
+
+/// Keeps what happens inside.
+#[derive(Clone, Default)]
+struct Recorder(Arc<Mutex<Vec<CallTrace>>>);
+
+impl Probe for Recorder {
+    fn call(&mut self, trace: CallTrace) {
+        self.0.lock().unwrap().push(trace);
+    }
+}
+
+/// A whole call in row 0 of `board`, with what each position of the prompt and of the conversation gave inside.
+pub fn traced_call(
+    mut board: Switchboard,
+    caller: &Caller,
+    frames: usize,
+) -> (Call, Vec<CallTrace>) {
+    let recorder = Recorder::default();
+    board.model.set_probe(Box::new(recorder.clone()));
+    let call = board.whole_call(0, caller, frames);
+    let traces = std::mem::take(&mut *recorder.0.lock().unwrap());
+    (call, traces)
+}
+
+/// The text tokens of a conversation, call by call; under the default order the first one belongs to the frame that is
+/// not sent.
+pub fn text_tokens(board: Switchboard, caller: &Caller, frames: usize) -> Vec<u32> {
+    let (_, traces) = traced_call(board, caller, frames);
+    let live = &traces[caller.prompt.positions()..];
+    live.iter().map(|trace| trace.text).collect()
 }
