@@ -1,7 +1,7 @@
 //! How many bytes a batch needs, from the numbers of the model alone: known before anything is allocated.
 //!
 //! Lives here: [`Sizing`], and the answer when it does not fit. May not live here: how much is free.
-//! Weights and state are exact; the workspace is an upper estimate.
+//! State is exact, weights are so for the published file and bounds for others; the workspace is an upper estimate.
 
 use slots::units::SLOTS_MAX;
 
@@ -165,14 +165,14 @@ impl Sizing {
             + lm.audio_streams * (lm.card + 1) * lm.dim
             + steps.saturating_sub(1) * (lm.card + 1) * depformer.dim;
         let norms = (2 * lm.num_layers + 1) * lm.dim + 2 * depformer.num_layers * depformer.dim;
-        let matrix_bytes = match self.dtype {
-            Dtype::F32 => 4 * matrices as u64,
-            Dtype::Bf16 => 2 * matrices as u64,
+        let (matrix_bytes, table_bytes) = match self.dtype {
+            // Tables of a bf16 file stay so, but a file may hold f32.
+            Dtype::F32 => (4 * matrices, 4 * tables),
+            Dtype::Bf16 => (2 * matrices, 2 * tables),
             // 32 bytes and a scale of two.
-            Dtype::Q8_0 => matrices as u64 * 34 / 32,
+            Dtype::Q8_0 => (matrices / 32 * 34, 2 * tables),
         };
-        // Tables stay as the file has them, which is bf16.
-        matrix_bytes + 2 * tables as u64 + 4 * norms as u64
+        (matrix_bytes + table_bytes + 4 * norms) as u64
     }
 
     /// Bytes of one slot.
