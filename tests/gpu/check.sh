@@ -68,7 +68,8 @@ echo
 if step probe 60 doctor --device "$device" --json; then
   step verify-f32 100 verify --reference "$reference" --device "$device" --dtype f32
   step verify-bf16 60 verify --reference "$reference" --device "$device" --dtype bf16
-  step rows 100 verify --reference "$reference" --device "$device" --rows
+  step rows-f32 60 verify --reference "$reference" --device "$device" --rows --dtype f32
+  step rows-bf16 60 verify --reference "$reference" --device "$device" --rows --dtype bf16
   step sweep 220 bench --model random --device "$device" --batch 1,8,32,64,16,4,2 --ticks 50 --warmup 5 --seconds 8
 fi
 
