@@ -49,7 +49,11 @@ impl Caller {
     pub fn speak(&self, frame: usize, mic: &mut [f32]) {
         let mut noise = self.voice_seed.wrapping_mul(0x9e37_79b9) ^ frame as u32;
         let pitch = 0.02 + 0.004 * self.voice_seed as f32;
-        let loud = if (frame / 12).is_multiple_of(2) { 0.3 } else { 0.001 };
+        let loud = if (frame / 12).is_multiple_of(2) {
+            0.3
+        } else {
+            0.001
+        };
         let start = frame * mic.len();
         for (at, sample) in mic.iter_mut().enumerate() {
             noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
