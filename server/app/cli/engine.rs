@@ -27,6 +27,9 @@ use crate::config::values::{
 
 /// Slots on a CPU unless asked otherwise: what a laptop serves with the demo beside everything else it does.
 pub const CPU_SLOTS: usize = 4;
+/// Slots on a GPU unless asked otherwise, at most: what others were seen to serve in real time on one large card. A
+/// calibration at start will take its place.
+pub const GPU_SLOTS_MAX: usize = 16;
 /// Seed of the random weights of `--model random`.
 const RANDOM_SEED: u64 = 1;
 /// Prompts whose snapshots are kept, of a model so small that they are no burden.
@@ -82,12 +85,35 @@ pub fn engine_options(config: &Config, model: &ModelConfig, slots: usize) -> Eng
     }
 }
 
-/// How many slots the settings want.
-pub fn slots(config: &Config) -> usize {
-    match config.slots {
-        SlotCount::Auto => CPU_SLOTS,
-        SlotCount::Fixed(slots) => slots,
-    }
+/// How many slots the settings want: on a GPU as many as fit, up to [`GPU_SLOTS_MAX`].
+///
+/// # Errors
+/// The device cannot be used, or the asked number does not fit; one line with both numbers.
+pub fn slots(config: &Config, checkpoint: &Checkpoint) -> anyhow::Result<usize> {
+    let place = Place::new(config, checkpoint)?;
+    let wanted = match (config.slots, place.target) {
+        (SlotCount::Fixed(slots), _) => slots,
+        (SlotCount::Auto, Target::Cpu) => CPU_SLOTS,
+        (SlotCount::Auto, Target::Cuda(_)) => {
+            let (sizing, free_bytes) = sizing(config, checkpoint)?;
+            let fits = sizing.largest_slots_that_fit(checkpoint.config(), free_bytes);
+            fits.clamp(1, GPU_SLOTS_MAX)
+        }
+    };
+    check_memory(config, checkpoint, wanted)?;
+    Ok(wanted)
+}
+
+/// The line that loads the published model, for an operator whose GPU idles beside the demo.
+pub fn gpu_hint(config: &Config) -> Option<String> {
+    let is_gpu = |resolved: device::Resolved| matches!(resolved.target, Target::Cuda(_));
+    let found =
+        config.model == ModelName::Demo && device::resolve(device::Choice::Auto).is_ok_and(is_gpu);
+    found.then(|| {
+        "this is the built-in demo; the GPU can serve the published model: \
+         `vivavoce fetch nvidia/personaplex-7b-v1`, then `vivavoce serve --model nvidia/personaplex-7b-v1`"
+            .to_owned()
+    })
 }
 
 /// Threads of the CPU's kernels.
@@ -160,20 +186,16 @@ pub fn weight_dtype(config: &Config, checkpoint: &Checkpoint) -> anyhow::Result<
     Ok(Place::new(config, checkpoint)?.dtype)
 }
 
-/// Refuses what would not fit in memory, before anything is allocated.
+/// What memory is reckoned with, and the bytes that are free where it is needed.
 ///
 /// # Errors
-/// One line with both numbers and the largest `--slots` that fits, or why the device cannot be used.
-pub fn check_memory(config: &Config, checkpoint: &Checkpoint, slots: usize) -> anyhow::Result<()> {
+/// The device cannot be used; one line with the cure.
+pub fn sizing(config: &Config, checkpoint: &Checkpoint) -> anyhow::Result<(Sizing, u64)> {
     let place = Place::new(config, checkpoint)?;
-    let model = checkpoint.config();
-    let options = engine_options(config, model, slots);
+    let options = engine_options(config, checkpoint.config(), 1);
     let free_bytes = match place.target {
-        Target::Cpu => match Memory::of_this_machine() {
-            Some(memory) => memory.available(),
-            // A system that does not say is not second-guessed.
-            None => return Ok(()),
-        },
+        // A system that does not say is not second-guessed.
+        Target::Cpu => Memory::of_this_machine().map_or(u64::MAX, Memory::available),
         Target::Cuda(number) => device::info(number)?.memory_free_bytes,
     };
     let sizing = Sizing {
@@ -184,7 +206,16 @@ pub fn check_memory(config: &Config, checkpoint: &Checkpoint, slots: usize) -> a
         prefill_chunk: options.prefill_chunk,
         prompt_cache_bytes: options.prompt_cache_bytes as u64,
     };
-    let needed = sizing.check(model, slots, free_bytes)?;
+    Ok((sizing, free_bytes))
+}
+
+/// Refuses what would not fit in memory, before anything is allocated.
+///
+/// # Errors
+/// One line with both numbers and the largest `--slots` that fits, or why the device cannot be used.
+pub fn check_memory(config: &Config, checkpoint: &Checkpoint, slots: usize) -> anyhow::Result<()> {
+    let (sizing, free_bytes) = sizing(config, checkpoint)?;
+    let needed = sizing.check(checkpoint.config(), slots, free_bytes)?;
     tracing::debug!(bytes = needed.total(), free_bytes, "memory");
     Ok(())
 }

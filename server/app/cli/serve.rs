@@ -20,7 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use super::engine::{
-    WithBackend, call_maker, check_memory, engine_options, open_checkpoint, slots, with_backend,
+    WithBackend, call_maker, engine_options, gpu_hint, open_checkpoint, slots, with_backend,
 };
 use super::progress::Progress;
 use super::{HUNG, Outcome, complain};
@@ -162,18 +162,22 @@ async fn load_and_tick(
             checkpoint.voices().source()
         );
     }
-    check_memory(config, &checkpoint, slots(config))?;
+    let slots = slots(config, &checkpoint)?;
+    if let Some(hint) = gpu_hint(config) {
+        tracing::info!("{hint}");
+    }
     let maker = Arc::new(call_maker(config, &checkpoint));
     let start = Start {
         config: Arc::clone(config),
         checkpoint: Arc::clone(&checkpoint),
         maker: Arc::clone(&maker),
+        slots,
     };
     let (handle, mut thread) = with_backend(config, &checkpoint, start)??;
     thread.ready().await?;
     app.set_loaded(handle.clone(), maker)?;
     tracing::info!(
-        slots = slots(config),
+        slots,
         voices = checkpoint.voices().len(),
         seconds = began.elapsed().as_secs_f32(),
         "ready"
@@ -186,6 +190,7 @@ struct Start {
     config: Arc<Config>,
     checkpoint: Arc<Checkpoint>,
     maker: Arc<CallMaker>,
+    slots: usize,
 }
 
 impl WithBackend for Start {
@@ -199,8 +204,8 @@ impl WithBackend for Start {
             config,
             checkpoint,
             maker,
+            slots,
         } = self;
-        let slots = slots(&config);
         let options = Options {
             admission: config.admission,
             drain_limit: config.drain_limit,
