@@ -274,6 +274,8 @@ pub struct Caller {
     writer: OpusWriter,
     headers: [Vec<u8>; 2],
     reader: OpusReader,
+    /// Messages that came while a pong was waited for.
+    unread: VecDeque<Vec<u8>>,
     said: usize,
     heard: Vec<Heard>,
 }
@@ -290,12 +292,13 @@ impl Caller {
             writer,
             headers,
             reader: OpusReader::begin().expect("memory"),
+            unread: VecDeque::new(),
             said: 0,
             heard: Vec::new(),
         }
     }
 
-    /// Waits until the agent is there, and says the first frames.
+    /// Waits until the agent is there, says the first frames, and waits until they have arrived.
     pub async fn until_ready(&mut self, line: &[Vec<f32>]) {
         while !matches!(Downlink::parse(&self.next().await), Ok(Downlink::Ready(_))) {}
         for header in self.headers.clone() {
@@ -303,6 +306,22 @@ impl Caller {
         }
         for _ in 0..FRAMES_AHEAD {
             self.say_next(line).await;
+        }
+        // The first pong says that all before it was read, the second that it was handed to the row.
+        for _ in 0..2 {
+            self.pong().await;
+        }
+    }
+
+    async fn pong(&mut self) {
+        let ping = Message::Ping(Vec::new().into());
+        self.socket.send(ping).await.expect("the call goes on");
+        loop {
+            match self.message().await {
+                Message::Pong(_) => return,
+                Message::Binary(bytes) => self.unread.push_back(bytes.to_vec()),
+                _ => {}
+            }
         }
     }
 
@@ -364,13 +383,22 @@ impl Caller {
     }
 
     async fn next(&mut self) -> Vec<u8> {
+        if let Some(message) = self.unread.pop_front() {
+            return message;
+        }
         loop {
-            let message = tokio::time::timeout(PATIENCE, self.socket.next()).await;
-            match message.expect("a message within a minute") {
-                Some(Ok(Message::Binary(bytes))) => return bytes.to_vec(),
-                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                other => panic!("the call ended: {other:?}"),
+            if let Message::Binary(bytes) = self.message().await {
+                return bytes.to_vec();
             }
+        }
+    }
+
+    async fn message(&mut self) -> Message {
+        let message = tokio::time::timeout(PATIENCE, self.socket.next()).await;
+        match message.expect("a message within a minute") {
+            Some(Ok(Message::Close(frame))) => panic!("the call ended: {frame:?}"),
+            Some(Ok(message)) => message,
+            other => panic!("the call was lost: {other:?}"),
         }
     }
 }
