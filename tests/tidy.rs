@@ -11,7 +11,11 @@ fn files(dir: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
     for entry in entries {
         let path = entry.expect("a readable folder").path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let skipped = ["target", ".git", "demo", "fixtures"].contains(&name.as_str());
         if path.is_dir() && !skipped {
             files(&path, endings, found);
@@ -46,10 +50,14 @@ fn check(rule: &str, endings: &[&str], broken: impl Fn(&Path, &str) -> Option<St
 
 #[test]
 fn a_file_fits_one_mind() {
-    check("a file that grows past 600 lines is split", &[".rs"], |_, text| {
-        let lines = text.lines().count();
-        (lines > FILE_LINES_MAX).then(|| format!("{lines} lines"))
-    });
+    check(
+        "a file that grows past 600 lines is split",
+        &[".rs"],
+        |_, text| {
+            let lines = text.lines().count();
+            (lines > FILE_LINES_MAX).then(|| format!("{lines} lines"))
+        },
+    );
 }
 
 #[test]
@@ -62,9 +70,15 @@ fn a_file_opens_by_saying_what_lives_in_it() {
 
 #[test]
 fn nothing_is_left_to_be_done() {
-    let open = [concat!("todo", "!("), concat!("unimplemented", "!("), concat!("FIX", "ME")];
+    let open = [
+        concat!("todo", "!("),
+        concat!("unimplemented", "!("),
+        concat!("FIX", "ME"),
+    ];
     check("no open ends in code", &[".rs", ".sh", ".js"], |_, text| {
-        open.iter().find(|word| text.contains(**word)).map(|word| (*word).to_owned())
+        open.iter()
+            .find(|word| text.contains(**word))
+            .map(|word| (*word).to_owned())
     });
 }
 
@@ -73,7 +87,10 @@ fn tests_wait_for_conditions_and_not_for_time() {
     let words = [concat!("thread::", "sleep("), concat!("time::", "sleep(")];
     check("no sleeping in tests", &[".rs"], |path, text| {
         let in_tests = path.components().any(|part| part.as_os_str() == "tests");
-        let found = words.iter().find(|word| text.contains(**word)).filter(|_| in_tests);
+        let found = words
+            .iter()
+            .find(|word| text.contains(**word))
+            .filter(|_| in_tests);
         found.map(|word| (*word).to_owned())
     });
 }
@@ -82,9 +99,18 @@ fn tests_wait_for_conditions_and_not_for_time() {
 fn a_room_names_only_the_rooms_below_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let forbidden = [
-        ("server/wire/Cargo.toml", &["slots", "engine", "tokio", "axum", "candle"][..]),
-        ("server/slots/Cargo.toml", &["wire", "engine", "tokio", "axum", "candle", "rand"][..]),
-        ("server/engine/Cargo.toml", &["wire", "tokio", "axum", "sqlx"][..]),
+        (
+            "server/wire/Cargo.toml",
+            &["slots", "engine", "tokio", "axum", "candle"][..],
+        ),
+        (
+            "server/slots/Cargo.toml",
+            &["wire", "engine", "tokio", "axum", "candle", "rand"][..],
+        ),
+        (
+            "server/engine/Cargo.toml",
+            &["wire", "tokio", "axum", "sqlx"][..],
+        ),
     ];
     for (manifest, rooms) in forbidden {
         let text = fs::read_to_string(root.join(manifest)).expect("the manifest is there");
