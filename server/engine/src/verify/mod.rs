@@ -25,8 +25,8 @@ use crate::weights::Checkpoint;
 use crate::weights::LoadError;
 
 pub use goldens::GoldenError;
-pub use rows::verify_rows;
 use goldens::Goldens;
+pub use rows::verify_rows;
 
 /// One compared quantity.
 #[derive(Clone, Debug, PartialEq)]
