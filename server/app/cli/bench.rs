@@ -3,6 +3,15 @@
 //! Lives here: arguments of the command, one line per batch size or case.
 //! May not live here: the cases themselves.
 
+mod cases;
+mod pairs;
+mod process;
+mod sweep;
+mod timing;
+
+use std::io;
+use std::time::Duration;
+
 use clap::{Args, ValueEnum};
 
 use super::Outcome;
@@ -123,10 +132,50 @@ impl BenchArgs {
     }
 }
 
+impl BenchArgs {
+    /// Batch sizes, each once, in the order they were asked for.
+    fn batches(&self) -> Vec<usize> {
+        let mut batches = Vec::new();
+        for &batch in &self.batch {
+            if !batches.contains(&usize::from(batch)) {
+                batches.push(usize::from(batch));
+            }
+        }
+        batches
+    }
+
+    /// Number formats of the cases.
+    fn dtypes(&self) -> &[Dtype] {
+        match self.dtype.is_empty() {
+            true => &[Dtype::Auto],
+            false => &self.dtype,
+        }
+    }
+
+    fn plan(&self) -> timing::Plan {
+        timing::Plan {
+            ticks: self.ticks,
+            warmup: self.warmup,
+            limit: self.seconds.map(|s| Duration::from_secs(s.into())),
+        }
+    }
+}
+
+/// What became of the wish for real-time scheduling.
+fn boost_text(boost: &io::Result<process::Boost>) -> String {
+    match boost {
+        Ok(_) => "on".into(),
+        Err(error) => format!("refused: {error}"),
+    }
+}
+
 /// Measures and prints.
 ///
 /// # Errors
 /// One line: what cannot be loaded or does not fit.
-pub fn run(_args: BenchArgs, _config: Config) -> anyhow::Result<Outcome> {
-    anyhow::bail!("`bench` is not built into this version yet")
+pub fn run(args: BenchArgs, config: Config) -> anyhow::Result<Outcome> {
+    match args.cases.is_empty() {
+        true => sweep::run(&args, &config),
+        false => cases::run(&args, &config),
+    }
 }

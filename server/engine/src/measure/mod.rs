@@ -77,11 +77,13 @@ impl Network {
                 config.lm.num_layers = 1;
                 // Embeddings and head are no part of a layer.
                 (config.lm.card, config.lm.text_card) = (1, 1);
+                config.depformer.num_layers = 0;
                 config
             }
             Self::Depformer => {
                 let mut config = published;
                 config.depformer.steps = config.codes();
+                config.lm.num_layers = 0;
                 config
             }
         }
