@@ -2,28 +2,29 @@
 //!
 //! Lives here: [`Stepper`], which owns the engine and the table. No lock guards either, because nobody else can reach
 //! them, and its buffers are its own for life.
-//! May not live here: who sits where (`slots::table`), when a tick is due (`slots::pace`), starting and ending (`start`).
+//! May not live here: what is done in the time a tick leaves (`slack`), what the board is told (`publish`), who sits
+//! where (`slots::table`), when a tick is due (`slots::pace`), starting and ending (`start`).
 //! Start reading at [`Stepper::tick`].
+
+mod publish;
+mod slack;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use slots::engine::{Engine, EngineError, FrameKind, FrameOutput, Readiness, SeatError, TickPlan};
+use slots::engine::{Engine, EngineError, FrameKind, FrameOutput, TickPlan};
 use slots::pace::{Pace, WorkTime};
-use slots::slot::{CloseReason, Slot};
+use slots::slot::CloseReason;
 use slots::table::{Gate, Joined, Refusal, SlotTable};
 use slots::times::TickTimes;
-use slots::units::{FRAME_SAMPLES, Lease};
+use slots::units::FRAME_SAMPLES;
 
-use super::board::{Board, Loss, Phase, SlotPhase, TICK_BUCKETS_US};
+use super::board::{Board, Phase};
 use super::clock::Clock;
 use super::doorbell::{Bell, Note};
 use super::handle::{JoinError, Wishes};
 use super::party::Party;
 use super::queues::SeatState;
-
-/// Ticks between two updates of the percentiles on the board (about 1 s).
-const PERCENTILE_TICKS: u64 = 12;
 
 /// Whether there is to be another tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -340,147 +341,12 @@ impl<E: Engine> Stepper<E> {
         }
     }
 
-    fn note_time(&mut self, begun_us: u64) {
-        let now_us = self.parts.clock.now_us();
-        let Parts { bell, board, .. } = &mut self.parts;
-        let took_us = now_us.saturating_sub(begun_us);
-        self.times.push(Some(took_us));
-        board.steps.fetch_add(1, Relaxed);
-        board.tick_sum_us.fetch_add(took_us, Relaxed);
-        let bucket = TICK_BUCKETS_US.partition_point(|&bound_us| bound_us < took_us);
-        board.tick_buckets[bucket].fetch_add(1, Relaxed);
-        let late = self.pace.is_late(now_us);
-        if late {
-            board.losses.add(Loss::LateTick, 1);
-            for &slot in &self.plan.live {
-                if let Some((_, _, party)) = self.table.live_mut(slot) {
-                    party.ends.count(Loss::LateTick, 1);
-                }
-            }
-            if !self.was_late {
-                bell.note(Note::Late {
-                    tick: board.ticks() - 1,
-                    took_us,
-                    rows: self.plan.live.len(),
-                });
-            }
-        }
-        self.was_late = late;
-    }
-
-    /// Seats callers and reads their prompts in the time that is left, in turns. With `at_least_one`, one piece is done
-    /// even if there is no time, so that nobody starves.
-    fn use_slack(&mut self, at_least_one: bool) -> Result<(), EngineError> {
-        let mut unconditional = at_least_one;
-        while let Some((lease, slot)) = self.table.next_to_read() {
-            let begun_us = self.parts.clock.now_us();
-            let seated = slot.seated();
-            let expected_us = match seated {
-                true => self.chunk_time.expected_us(),
-                false => self.seat_time.expected_us(),
-            };
-            // With nobody live there is no tick to be in time for.
-            let fits = match self.table.any_live() {
-                true => self.pace.fits(begun_us, expected_us),
-                false => begun_us < self.pace.due_us(),
-            };
-            if !fits && !unconditional {
-                break;
-            }
-            unconditional = false;
-            if seated {
-                let readiness = self.engine.prefill(lease.slot)?;
-                self.read(lease, readiness);
-            } else {
-                self.seat(lease);
-            }
-            let took_us = self.parts.clock.now_us().saturating_sub(begun_us);
-            match seated {
-                true => self.chunk_time.measured(took_us),
-                false => self.seat_time.measured(took_us),
-            }
-            self.ring();
-        }
-        Ok(())
-    }
-
-    fn seat(&mut self, lease: Lease) {
-        let call = self
-            .table
-            .holder_mut(lease)
-            .and_then(|party| party.call.take());
-        let seated = call.map(|call| self.engine.seat(lease.slot, call));
-        let reason = match seated {
-            Some(Ok(readiness)) => return self.read(lease, readiness),
-            Some(Err(SeatError::PromptTooLong {
-                positions,
-                positions_max,
-            })) => CloseReason::PromptTooLong {
-                positions: u32::try_from(positions).unwrap_or(u32::MAX),
-                positions_max: u32::try_from(positions_max).unwrap_or(u32::MAX),
-            },
-            // A queued row has its call by the way it is made; should that ever break, this session alone ends.
-            None => CloseReason::EngineFault,
-        };
-        let Parts { bell, board, .. } = &mut self.parts;
-        if let Some(party) = self.table.close_unseated(lease, reason) {
-            end(party, reason, board, bell);
-        }
-    }
-
-    fn read(&mut self, lease: Lease, readiness: Readiness) {
-        self.table.read(lease, readiness);
-        if let Some(party) = self.table.holder_mut(lease) {
-            party.tell(match readiness {
-                Readiness::Live => SeatState::Live,
-                Readiness::Prefill { chunks_left } => SeatState::Prefill { chunks_left },
-            });
-        }
-    }
-
     /// Has the tasks woken whose seats have news.
     fn ring(&mut self) {
         let bell = &mut self.parts.bell;
         for party in self.table.holders_mut() {
             if party.unrung {
                 party.unrung = !bell.wake(party.ends.line());
-            }
-        }
-        bell.ring();
-    }
-
-    fn publish(&mut self) {
-        let open = !self.parts.admission || self.times.admission_open();
-        let Parts { bell, board, .. } = &mut self.parts;
-        for ((_, slot), cell) in self.table.slots().zip(&board.slots) {
-            let (phase, frames) = match slot {
-                Slot::Free => (SlotPhase::Free, 0),
-                Slot::Queued { .. } => (SlotPhase::Queued, 0),
-                Slot::Prefill { .. } => (SlotPhase::Prefill, 0),
-                Slot::Live { frame, .. } => (SlotPhase::Live, frame),
-                Slot::Closing { .. } => (SlotPhase::Closing, 0),
-            };
-            cell.phase.store(phase as u8, Relaxed);
-            cell.frames.store(frames, Relaxed);
-        }
-        board.waiting.store(self.table.waiting() as u64, Relaxed);
-        let counters = self.engine.counters();
-        board.cache_hits.store(counters.prompt_cache_hits, Relaxed);
-        board
-            .cache_misses
-            .store(counters.prompt_cache_misses, Relaxed);
-        board
-            .cache_bytes
-            .store(counters.prompt_cache_bytes, Relaxed);
-        let changed = board.admission_open.swap(open, Relaxed) != open;
-        if changed || board.ticks().is_multiple_of(PERCENTILE_TICKS) {
-            let p99_us = self.times.percentile_us(99);
-            board
-                .tick_p50_us
-                .store(self.times.percentile_us(50), Relaxed);
-            board.tick_p99_us.store(p99_us, Relaxed);
-            if changed {
-                bell.note(Note::Admission { open, p99_us });
             }
         }
         bell.ring();
