@@ -53,7 +53,7 @@ pub struct FetchArgs {
     /// Branch, tag or commit
     #[arg(long, value_name = "REV", default_value = "main", value_parser = parse_revision)]
     pub revision: String,
-    /// How often to try again, without a single byte in between, when a connection fails, 0 to 20
+    /// How often to try a download again when its connection fails, 0 to 20; counted anew whenever bytes arrive
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=20))]
     pub retries: u32,
 }

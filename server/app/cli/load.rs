@@ -37,12 +37,13 @@ pub const DEFICIT_FRAMES_MAX: u64 = 4;
 Examples:
   vivavoce load --url http://127.0.0.1:8998 --sessions 4 --frames 375
       four callers for 30 s
-  vivavoce load --url http://127.0.0.1:8998 --sessions 8 --frames 750 --input question.wav --json
+  vivavoce load --url http://127.0.0.1:8998 --sessions 4 --frames 750 --input question.wav --json
       a real question, asked again and again, as JSON
   vivavoce load --url http://10.0.0.5:8998 --any-host --sessions 16 --frames 375
       against another machine, which is yours
 
-Exit codes: 0 every session stayed within a deficit of 4 frames, 1 one or more did not, or were refused.")]
+Exit codes: 0 every session stayed within a deficit of 4 frames, 1 one or more did not, or were refused (also where \
+there are more sessions than free slots, without --ext).")]
 pub struct LoadArgs {
     /// The server: http://HOST:PORT, with a path if it is served under one
     #[arg(long, value_name = "http://HOST:PORT", value_hint = ValueHint::Url)]

@@ -28,15 +28,18 @@ use crate::config::{Config, Flags};
 /// Make one call offline, from a sound file to a sound file
 ///
 /// The same engine as `serve` hears the input as a caller would be heard, and what the agent says is written to the
-/// output, frame by frame aligned with the input. Not bound to real time.
+/// output, frame by frame aligned with the input. Not bound to real time. A caller who falls silent must stay on the
+/// line to hear an answer: give more --frames than the input has.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
-  vivavoce run --input question.wav --output answer.wav
-      the demo answers with its default persona and voice
-  vivavoce run --input question.wav --output answer.wav --transcript answer.json --greedy
-      the same answer every time, with the words and the frames they came in
-  vivavoce run --input question.wav --output answer.wav --prompt 'You sell pizza.' --voice NATM0 --seed 7")]
+  vivavoce run --input question.wav --output answer.wav --frames 150
+      a call of 12 s; the demo speaks with its default persona and voice
+  vivavoce run --input question.wav --output answer.wav --frames 150 --transcript answer.json --greedy
+      no randomness, and the words with the frames they came in
+  vivavoce run --input question.wav --output answer.wav --frames 150 \\
+      --prompt 'You sell pizza.' --voice NATM0 --seed 7
+      another role, voice and seed")]
 pub struct RunArgs {
     /// What the caller says: a WAV file, any rate, mono or stereo (mixed)
     #[arg(long, value_name = "FILE.wav", value_hint = ValueHint::FilePath)]

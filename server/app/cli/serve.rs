@@ -48,7 +48,7 @@ Examples:
   vivavoce serve
       the demo, four callers, http://localhost:8998
   vivavoce serve --model nvidia/personaplex-7b-v1 --device cuda:0 --slots auto
-      the published model on the first GPU, as many callers as it can serve in real time
+      the published model on the first GPU, as many slots as fit (16 at most)
   vivavoce serve --listen 0.0.0.0:8998 --insecure-open
       let other machines in; there are no passwords yet, so only where everybody may talk
   VIVAVOCE_SLOTS=8 vivavoce serve --data-dir /srv/vivavoce

@@ -21,17 +21,17 @@ use crate::config::{Config, Flags};
 
 /// Compare this build and device with recorded outputs of the reference
 ///
-/// Prints one line per topic: worst difference, tolerance, pass or fail. Computes in f32 unless --dtype says otherwise;
-/// bf16 is compared by relative RMS where inputs are given, q8_0 is only reported.
+/// Prints one line per check: topic, what is compared and how, the worst value, its tolerance, pass or FAIL. Computes
+/// in f32 unless --dtype says otherwise; bf16 is compared by relative RMS where inputs are given, q8_0 is only reported.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
-  vivavoce verify --reference reference
-      every topic, on the default device
+  vivavoce verify --reference server/engine/tests/fixtures/tiny2
+      everything in the recordings that come with the sources, on the default device
   vivavoce verify --reference reference --device cuda:0 --dtype bf16 --json
       a GPU in the format it serves in, as JSON
 
-Exit codes: 0 every topic within its tolerance, 1 one or more outside, or nothing to compare.")]
+Exit codes: 0 every check within its tolerance, 1 one or more outside, or nothing to compare.")]
 pub struct VerifyArgs {
     /// Folder that holds `checkpoint/` and `goldens/`
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]

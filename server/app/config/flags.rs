@@ -17,10 +17,10 @@ use super::values::{
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Settings")]
 pub struct PlaceFlags {
-    /// Read settings from this file [default: vivavoce.toml in the data folder, if it is there]
+    /// Read settings from this file instead [default: vivavoce.toml in the data folder, if it is there]
     #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
-    /// Folder for models, recordings and the database [default: the platform's data folder + vivavoce]
+    /// Folder for models and vivavoce.toml [default: vivavoce in the platform's data folder, as `doctor` shows]
     #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub data_dir: Option<PathBuf>,
     /// What the log looks like: text (colours only on a terminal) or json [default: text]
@@ -39,13 +39,14 @@ pub struct EngineFlags {
     /// hub name that was fetched before [default: demo]
     #[arg(long, value_name = "demo|random|DIR|HUBNAME")]
     pub model: Option<ModelName>,
-    /// Where it runs [default: auto]
+    /// Where it runs; auto is the first GPU where this build and machine have one, else the CPU [default: auto]
     #[arg(long, value_name = "auto|cpu|cuda:N")]
     pub device: Option<DeviceChoice>,
-    /// Number format of the weights [default: auto]
+    /// Number format of the weights; auto is f32 for small models, else bf16 [default: auto]
     #[arg(long, value_name = "auto|f32|bf16|q8_0")]
     pub dtype: Option<Dtype>,
-    /// Number format of the attention memory [default: auto]
+    /// Number format of the attention memory; auto is f32 beside f32 weights, else bf16; fp8 is not offered yet
+    /// [default: auto]
     #[arg(long, value_name = "auto|f32|bf16|fp8")]
     pub kv_dtype: Option<KvDtype>,
     /// CPU threads of the engine, 1 to 1024 [default: auto, one per core]
@@ -59,8 +60,8 @@ pub struct EngineFlags {
     /// [default: full]
     #[arg(long, value_name = "full|short")]
     pub ring: Option<Ring>,
-    /// Keep the persona's prompt in the window when older speech is overwritten; auto is on for published weights and
-    /// off for the demo [default: auto]
+    /// Keep the persona's prompt in the window when older speech is overwritten; auto is off for the demo
+    /// and on for every other model [default: auto]
     #[arg(long, value_name = "on|off|auto")]
     pub pin_prompt: Option<PinPrompt>,
 }
@@ -69,7 +70,8 @@ pub struct EngineFlags {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Server")]
 pub struct ServerFlags {
-    /// How many callers may talk at once, 1 to 256; auto is 4 on a CPU and what fits on a GPU [default: auto]
+    /// How many callers may talk at once, 1 to 256; auto is 4 on a CPU and, on a GPU, what fits into its memory up to
+    /// 16 [default: auto]
     #[arg(long, value_name = "N|auto")]
     pub slots: Option<SlotCount>,
     /// Address of the server; port 0 takes any free port. Other machines can be let in only together with
