@@ -1,7 +1,10 @@
 //! The CPU backend: the operations of a tick on our own kernels, over plain vectors.
 //!
 //! Lives here: [`Native`], which lays activations and carries out for `kernels`. Only active rows are computed.
-//! May not live here: the arithmetic itself (`kernels`), tensor names, tokens.
+//! May not live here: the arithmetic itself (`kernels`), how a convolution becomes a product (`conv.rs`), tensor names,
+//! tokens.
+
+mod conv;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,10 +26,7 @@ pub struct Native {
     kv_dtype: KvDtype,
     attend: AttendScratch,
     queries: Vec<kernels::Query>,
-    /// Input of a convolution with its past in front, `[lanes, carry + t, channels]`.
-    window: Vec<f32>,
-    /// Windows of a dilated convolution, gathered.
-    gathered: Vec<f32>,
+    windows: Windows,
     nearest: Vec<f32>,
 }
 
@@ -45,75 +45,8 @@ pub struct NativePart {
     bytes: usize,
 }
 
-/// A convolution as a product over windows `[kernel, channels_in]`.
-pub struct NativeConv {
-    shape: ConvShape,
-    weight: Matrix,
-    bias: Option<Vec<f32>>,
-}
-
-/// A transposed convolution as a product over two neighbouring inputs, giving `stride` outputs at once.
-pub struct NativeConvTr {
-    shape: ConvTrShape,
-    kind: ConvTrKind,
-}
-
-enum ConvTrKind {
-    Full {
-        weight: Matrix,
-        bias: Option<Vec<f32>>,
-    },
-    /// `[2 * stride, channels]`.
-    Depthwise {
-        taps: Vec<f32>,
-        bias: Option<Vec<f32>>,
-    },
-}
-
-/// The last columns of every row, `[rows, columns, channels]`.
-pub struct NativeCarry {
-    columns: usize,
-    channels: usize,
-    replicate: bool,
-    data: Vec<f32>,
-    fresh: Vec<bool>,
-}
-
-impl NativeCarry {
-    fn new(rows: usize, columns: usize, channels: usize, replicate: bool) -> Self {
-        let data = vec![0.0; rows * columns * channels];
-        Self {
-            columns,
-            channels,
-            replicate,
-            data,
-            fresh: vec![true; rows],
-        }
-    }
-
-    /// Lays out `[lanes, columns + t, channels]`: each lane's past, then its input; keeps the new past.
-    fn splice(&mut self, lanes: &Lanes, x: &[f32], window: &mut Vec<f32>) -> usize {
-        let past = self.columns * self.channels;
-        let t = x.len() / lanes.len() / self.channels;
-        let width = past + t * self.channels;
-        window.resize(lanes.len() * width, 0.0);
-        for (lane, &row) in lanes.rows.iter().enumerate() {
-            let input = &x[lane * t * self.channels..][..t * self.channels];
-            let carry = &mut self.data[row * past..][..past];
-            if self.fresh[row] && self.replicate {
-                for column in carry.chunks_exact_mut(self.channels) {
-                    column.copy_from_slice(&input[..self.channels]);
-                }
-            }
-            self.fresh[row] = false;
-            let window = &mut window[lane * width..][..width];
-            window[..past].copy_from_slice(carry);
-            window[past..].copy_from_slice(input);
-            carry.copy_from_slice(&window[width - past..]);
-        }
-        t
-    }
-}
+use conv::Windows;
+pub use conv::{NativeCarry, NativeConv, NativeConvTr};
 
 impl Native {
     /// Matrices of the transformers kept as `dtype`, their keys and values as `kv_dtype`, on `threads` threads.
@@ -124,8 +57,7 @@ impl Native {
             kv_dtype,
             attend: AttendScratch::new(),
             queries: Vec::new(),
-            window: Vec::new(),
-            gathered: Vec::new(),
+            windows: Windows::default(),
             nearest: Vec::new(),
         }
     }
@@ -220,22 +152,7 @@ impl Backend for Native {
         weight: &[f32],
         bias: Option<&[f32]>,
     ) -> Result<NativeConv, EngineError> {
-        let (taps, width) = (shape.kernel, shape.channels_in);
-        // [out, in, kernel] -> [out, kernel, in], the order of a time-major window.
-        let mut windows = vec![0.0; weight.len()];
-        for (out, weight) in weight.chunks_exact(taps * width).enumerate() {
-            for channel in 0..width {
-                for tap in 0..taps {
-                    windows[(out * taps + tap) * width + channel] = weight[channel * taps + tap];
-                }
-            }
-        }
-        let weight = Matrix::from_f32(Dtype::F32, shape.channels_out, taps * width, &windows);
-        Ok(NativeConv {
-            shape,
-            weight,
-            bias: bias.map(<[f32]>::to_vec),
-        })
+        Ok(NativeConv::new(shape, weight, bias))
     }
 
     fn conv_tr(
@@ -244,38 +161,7 @@ impl Backend for Native {
         weight: &[f32],
         bias: Option<&[f32]>,
     ) -> Result<NativeConvTr, EngineError> {
-        let (stride, inputs, outputs) = (shape.stride, shape.channels_in, shape.channels_out);
-        let kernel = 2 * stride;
-        let kind = if shape.depthwise {
-            let mut taps = vec![0.0; kernel * inputs];
-            for channel in 0..inputs {
-                for tap in 0..kernel {
-                    taps[tap * inputs + channel] = weight[channel * kernel + tap];
-                }
-            }
-            ConvTrKind::Depthwise {
-                taps,
-                bias: bias.map(<[f32]>::to_vec),
-            }
-        } else {
-            // Output j of step t is x[t-1] * w[j + stride] + x[t] * w[j]: one row for each (j, out channel).
-            let mut rows = vec![0.0; stride * outputs * 2 * inputs];
-            for j in 0..stride {
-                for out in 0..outputs {
-                    let row = &mut rows[(j * outputs + out) * 2 * inputs..][..2 * inputs];
-                    for input in 0..inputs {
-                        let weight = &weight[(input * outputs + out) * kernel..][..kernel];
-                        row[input] = weight[j + stride];
-                        row[inputs + input] = weight[j];
-                    }
-                }
-            }
-            ConvTrKind::Full {
-                weight: Matrix::from_f32(Dtype::F32, stride * outputs, 2 * inputs, &rows),
-                bias: bias.map(|bias| bias.repeat(stride)),
-            }
-        };
-        Ok(NativeConvTr { shape, kind })
+        Ok(NativeConvTr::new(shape, weight, bias))
     }
 
     fn codebook(
@@ -330,22 +216,15 @@ impl Backend for Native {
     }
 
     fn carry(&mut self, rows: usize, conv: &NativeConv) -> Result<NativeCarry, EngineError> {
-        Ok(NativeCarry::new(
-            rows,
-            conv.shape.carry(),
-            conv.shape.channels_in,
-            conv.shape.replicate,
-        ))
+        Ok(conv.carry(rows))
     }
 
     fn carry_tr(&mut self, rows: usize, conv: &NativeConvTr) -> Result<NativeCarry, EngineError> {
-        Ok(NativeCarry::new(rows, 1, conv.shape.channels_in, false))
+        Ok(conv.carry(rows))
     }
 
     fn carry_reset(&mut self, carry: &mut NativeCarry, row: usize) -> Done {
-        let past = carry.columns * carry.channels;
-        carry.data[row * past..][..past].fill(0.0);
-        carry.fresh[row] = true;
+        carry.reset(row);
         Ok(())
     }
 
@@ -504,44 +383,7 @@ impl Backend for Native {
         y: &mut Vec<f32>,
         add: bool,
     ) -> Done {
-        let shape = conv.shape;
-        let (channels, taps) = (shape.channels_in, shape.kernel);
-        let t = carry.splice(lanes, x, &mut self.window);
-        let columns = t / shape.stride;
-        let width = (carry.columns + t) * channels;
-        let (n, out) = (lanes.len(), shape.channels_out);
-        y.resize(n * columns * out, 0.0);
-        let x = if shape.dilation == 1 {
-            Vectors {
-                data: &self.window,
-                outer: n,
-                outer_stride: width,
-                inner: columns,
-                inner_stride: shape.stride * channels,
-            }
-        } else {
-            self.gathered.resize(n * columns * taps * channels, 0.0);
-            for (at, window) in self.gathered.chunks_exact_mut(taps * channels).enumerate() {
-                let start = at / columns * width + at % columns * shape.stride * channels;
-                for (tap, column) in window.chunks_exact_mut(channels).enumerate() {
-                    let from = start + tap * shape.dilation * channels;
-                    column.copy_from_slice(&self.window[from..][..channels]);
-                }
-            }
-            Vectors {
-                data: &self.gathered,
-                outer: 1,
-                outer_stride: 0,
-                inner: n * columns,
-                inner_stride: taps * channels,
-            }
-        };
-        let epilogue = Epilogue {
-            bias: conv.bias.as_deref(),
-            scale: None,
-            add,
-        };
-        kernels::matmul(&self.pool, &conv.weight, x, y, epilogue);
+        conv.step(&self.pool, &mut self.windows, carry, lanes, x, y, add);
         Ok(())
     }
 
@@ -553,42 +395,7 @@ impl Backend for Native {
         x: &Vec<f32>,
         y: &mut Vec<f32>,
     ) -> Done {
-        let shape = conv.shape;
-        let (channels, stride) = (shape.channels_in, shape.stride);
-        let t = carry.splice(lanes, x, &mut self.window);
-        let width = (t + 1) * channels;
-        y.resize(lanes.len() * t * stride * shape.channels_out, 0.0);
-        match &conv.kind {
-            ConvTrKind::Full { weight, bias } => {
-                let x = Vectors {
-                    data: &self.window,
-                    outer: lanes.len(),
-                    outer_stride: width,
-                    inner: t,
-                    inner_stride: channels,
-                };
-                let epilogue = Epilogue {
-                    bias: bias.as_deref(),
-                    scale: None,
-                    add: false,
-                };
-                kernels::matmul(&self.pool, weight, x, y, epilogue);
-            }
-            ConvTrKind::Depthwise { taps, bias } => {
-                for (at, out) in y.chunks_exact_mut(stride * channels).enumerate() {
-                    let start = at / t * width + at % t * channels;
-                    let (before, now) = self.window[start..][..2 * channels].split_at(channels);
-                    for (j, out) in out.chunks_exact_mut(channels).enumerate() {
-                        let first = &taps[j * channels..][..channels];
-                        let second = &taps[(j + stride) * channels..][..channels];
-                        for c in 0..channels {
-                            let bias = bias.as_ref().map_or(0.0, |bias| bias[c]);
-                            out[c] = now[c] * first[c] + before[c] * second[c] + bias;
-                        }
-                    }
-                }
-            }
-        }
+        conv.step(&self.pool, &mut self.windows, carry, lanes, x, y);
         Ok(())
     }
 
