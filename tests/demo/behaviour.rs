@@ -207,7 +207,7 @@ impl Conversation {
 }
 
 /// What was said, cut where nothing was said for long.
-pub fn turns(heard: &[Heard]) -> Vec<String> {
+fn turns(heard: &[Heard]) -> Vec<String> {
     let mut turns: Vec<String> = Vec::new();
     let mut last = None;
     for (frame, heard) in heard

@@ -114,9 +114,10 @@ async fn every_conversation_is_the_same_from_a_snapshot() {
     known.sort();
     known.dedup();
     let short = |query: &String| Plan {
-        query: query.clone(),
+        query: format!("{query}&ext=1"),
         line: talks[0].user_line(ROOM_RMS)[..2].to_vec(),
         after_ticks: 0,
+        mute: false,
     };
     board.hold(known.iter().map(short).collect()).await;
     let read = board.metric("vivavoce_prompt_cache_misses_total").await;
@@ -137,4 +138,16 @@ async fn every_conversation_is_the_same_from_a_snapshot() {
     assert_eq!(board.frames_lost(), 0);
     judge(&talks, &heard);
     same(&talks, &heard, fresh);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_whose_caller_sends_nothing_greets_and_asks_once() {
+    let mut talks = Behaviour::of_the_demo().conversations;
+    talks.retain(|talk| talk.name == "silence");
+    let board = Switchboard::start(1, 0).await;
+    let mute = |talk| Plan {
+        mute: true,
+        ..Plan::of(talk, 0.0)
+    };
+    judge(&talks, &board.hold(talks.iter().map(mute).collect()).await);
 }

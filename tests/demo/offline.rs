@@ -7,7 +7,7 @@ use serde::Deserialize;
 use slots::units::{FRAME_SAMPLES, SAMPLE_RATE_HZ};
 use tempfile::TempDir;
 
-use crate::behaviour::{Behaviour, Conversation, Heard, Order, turns};
+use crate::behaviour::{Behaviour, Conversation, Heard, Order};
 use crate::user::ROOM_RMS;
 
 #[derive(Deserialize)]
@@ -93,44 +93,38 @@ fn write(path: &std::path::Path, line: &[Vec<f32>]) {
     writer.finalize().expect("room on the disk");
 }
 
-fn every_conversation_is_as_written_down(order: Order) {
+fn all_as_written_down(talks: &[Conversation], noise_rms: f32, order: Order) {
     let mut faults = Vec::new();
-    for talk in Behaviour::of_the_demo().conversations {
-        let heard = run(&talk, &talk.user_line(ROOM_RMS), order);
-        faults.extend(
-            talk.judge(&heard, order, 0)
-                .into_iter()
-                .map(|fault| format!("{}: {fault}", talk.title())),
-        );
+    for talk in talks {
+        let heard = run(talk, &talk.user_line(noise_rms), order);
+        let judged = talk.judge(&heard, order, 0).into_iter();
+        faults.extend(judged.map(|fault| format!("{}: {fault}", talk.title())));
     }
     assert!(faults.is_empty(), "{faults:#?}");
 }
 
 #[test]
 fn every_conversation_is_exactly_as_written_down_with_the_answers_sooner() {
-    every_conversation_is_as_written_down(Order::Sooner);
+    all_as_written_down(
+        &Behaviour::of_the_demo().conversations,
+        ROOM_RMS,
+        Order::Sooner,
+    );
 }
 
 #[test]
 fn every_conversation_is_exactly_as_written_down_in_the_published_order() {
-    every_conversation_is_as_written_down(Order::Overlapped);
+    all_as_written_down(
+        &Behaviour::of_the_demo().conversations,
+        ROOM_RMS,
+        Order::Overlapped,
+    );
 }
 
-/// Prints what the agent does when the line is digitally silent between the caller's words.
+/// What a row hears when its caller sends nothing; none of the demo's training had it.
 #[test]
-#[ignore = "a measurement: prints, asserts nothing; its results are in benches/RESULTS.md"]
-fn measure_a_digitally_silent_line() {
-    for talk in Behaviour::of_the_demo()
-        .conversations
-        .iter()
-        .filter(|talk| talk.name != "barge_in")
-    {
-        let heard = run(talk, &talk.user_line(0.0), Order::Sooner);
-        println!(
-            "{}: {:?} faults {:?}",
-            talk.title(),
-            turns(&heard),
-            talk.judge(&heard, Order::Sooner, 0)
-        );
-    }
+fn a_digitally_silent_line_between_the_words_changes_nothing_that_is_said() {
+    let mut talks = Behaviour::of_the_demo().conversations;
+    talks.retain(|talk| talk.name != "barge_in");
+    all_as_written_down(&talks, 0.0, Order::Sooner);
 }

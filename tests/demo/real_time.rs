@@ -65,7 +65,8 @@ impl Served {
 async fn call(address: SocketAddr, talk: &Conversation) -> Vec<Heard> {
     let line = talk.user_line(ROOM_RMS);
     let mut caller = Caller::dial(address, &greedy_query(&talk.prompt, &talk.voice)).await;
-    caller.until_ready(&line).await;
+    caller.until_ready().await;
+    caller.begin(&line).await;
     while !caller.has_heard(&line) {
         caller.hear().await;
         caller.say_next(&line).await;

@@ -4,7 +4,7 @@
 //! May not live here: what the agent should say.
 //!
 //! Nothing here depends on how fast the machine is: a tick comes when all frames of the one before it were heard and
-//! answered, so that caller frame `n` always meets tick `n` of its call.
+//! what callers said next has arrived, so that caller frame `n` always meets tick `n` of its call.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -23,11 +23,13 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{WebSocketStream, client_async};
 use vivavoce::audio::opus_read::OpusReader;
 use vivavoce::audio::opus_write::OpusWriter;
+use vivavoce::sessions::limits::SessionLimits;
 use vivavoce::stepper::board::{Board, Loss, SlotPhase};
 use vivavoce::stepper::clock::Clock;
 use vivavoce::stepper::handle::StepperHandle;
 use vivavoce::stepper::{Options, StepperThread, spawn};
 use vivavoce::web::{self, AppState, WebSettings};
+use wire::notice::Notice;
 use wire::socket::{Downlink, Uplink};
 
 use crate::behaviour::{Conversation, Heard};
@@ -117,16 +119,19 @@ pub struct Plan {
     pub line: Vec<Vec<f32>>,
     /// Ticks after the beginning in which it is dialled at the earliest.
     pub after_ticks: usize,
+    /// Not one message is sent: the agent hears what stands for missing frames.
+    pub mute: bool,
 }
 
 impl Plan {
     /// The call of `talk`, greedy, with a quiet line of this loudness.
     pub fn of(talk: &Conversation, noise_rms: f32) -> Self {
-        let query = greedy_query(&talk.prompt, &talk.voice);
+        let query = greedy_query(&talk.prompt, &talk.voice) + "&ext=1";
         Self {
             query,
             line: talk.user_line(noise_rms),
             after_ticks: 0,
+            mute: false,
         }
     }
 
@@ -171,7 +176,15 @@ impl Switchboard {
         };
         let (stepper, mut thread) = spawn(load, options).expect("a thread");
         thread.ready().await.expect("the demo is loaded");
-        let state = AppState::new(WebSettings::default());
+        let limits = SessionLimits {
+            // Every frame that arrives is told.
+            phase_every: Duration::ZERO,
+            ..SessionLimits::default()
+        };
+        let state = AppState::new(WebSettings {
+            limits,
+            ..WebSettings::default()
+        });
         state
             .set_loaded(stepper.clone(), maker)
             .expect("the first engine");
@@ -247,7 +260,9 @@ impl Switchboard {
             self.tick();
             for talk in &mut live {
                 talk.caller.hear().await;
-                talk.caller.say_next(&talk.plan.line).await;
+                if !talk.plan.mute {
+                    talk.caller.say_next(&talk.plan.line).await;
+                }
             }
             while let Some(at) = live
                 .iter()
@@ -260,7 +275,10 @@ impl Switchboard {
             if self.board().joined() > joined
                 && let Some(mut talk) = dialled.take()
             {
-                talk.caller.until_ready(&talk.plan.line).await;
+                talk.caller.until_ready().await;
+                if !talk.plan.mute {
+                    talk.caller.begin(&talk.plan.line).await;
+                }
                 live.push(talk);
             }
         }
@@ -274,7 +292,9 @@ pub struct Caller {
     writer: OpusWriter,
     headers: [Vec<u8>; 2],
     reader: OpusReader,
-    /// Messages that came while a pong was waited for.
+    /// Whether it says nothing more until it knows that a frame has arrived.
+    waits: bool,
+    /// Messages that came while that was waited for.
     unread: VecDeque<Vec<u8>>,
     said: usize,
     heard: Vec<Heard>,
@@ -292,36 +312,25 @@ impl Caller {
             writer,
             headers,
             reader: OpusReader::begin().expect("memory"),
+            waits: query.contains("ext=1"),
             unread: VecDeque::new(),
             said: 0,
             heard: Vec::new(),
         }
     }
 
-    /// Waits until the agent is there, says the first frames, and waits until they have arrived.
-    pub async fn until_ready(&mut self, line: &[Vec<f32>]) {
+    /// Waits until the agent is there.
+    pub async fn until_ready(&mut self) {
         while !matches!(Downlink::parse(&self.next().await), Ok(Downlink::Ready(_))) {}
+    }
+
+    /// Says the first frames.
+    pub async fn begin(&mut self, line: &[Vec<f32>]) {
         for header in self.headers.clone() {
             self.send(&header).await;
         }
         for _ in 0..FRAMES_AHEAD {
             self.say_next(line).await;
-        }
-        // The first pong says that all before it was read, the second that it was handed to the row.
-        for _ in 0..2 {
-            self.pong().await;
-        }
-    }
-
-    async fn pong(&mut self) {
-        let ping = Message::Ping(Vec::new().into());
-        self.socket.send(ping).await.expect("the call goes on");
-        loop {
-            match self.message().await {
-                Message::Pong(_) => return,
-                Message::Binary(bytes) => self.unread.push_back(bytes.to_vec()),
-                _ => {}
-            }
         }
     }
 
@@ -334,6 +343,20 @@ impl Caller {
             .expect("a whole frame");
         self.said += 1;
         self.send(&page).await;
+        if self.waits {
+            self.handed_over().await;
+        }
+    }
+
+    /// Waits until the frame just said lies before the tick: a client with `ext=1` is told.
+    async fn handed_over(&mut self) {
+        loop {
+            let message = self.message().await;
+            match Downlink::parse(&message) {
+                Ok(Downlink::Metadata(json)) if is_phase(json) => return,
+                _ => self.unread.push_back(message),
+            }
+        }
     }
 
     /// Hears one more frame. Its text comes after it, so only the frame before it is complete.
@@ -359,7 +382,7 @@ impl Caller {
                     .expect("text follows its frame")
                     .text
                     .push_str(text),
-                Downlink::Ping => {}
+                Downlink::Ping | Downlink::Metadata(_) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -386,21 +409,23 @@ impl Caller {
         if let Some(message) = self.unread.pop_front() {
             return message;
         }
+        self.message().await
+    }
+
+    async fn message(&mut self) -> Vec<u8> {
         loop {
-            if let Message::Binary(bytes) = self.message().await {
-                return bytes.to_vec();
+            let message = tokio::time::timeout(PATIENCE, self.socket.next()).await;
+            match message.expect("a message within a minute") {
+                Some(Ok(Message::Binary(bytes))) => return bytes.to_vec(),
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                other => panic!("the call ended: {other:?}"),
             }
         }
     }
+}
 
-    async fn message(&mut self) -> Message {
-        let message = tokio::time::timeout(PATIENCE, self.socket.next()).await;
-        match message.expect("a message within a minute") {
-            Some(Ok(Message::Close(frame))) => panic!("the call ended: {frame:?}"),
-            Some(Ok(message)) => message,
-            other => panic!("the call was lost: {other:?}"),
-        }
-    }
+fn is_phase(json: &str) -> bool {
+    matches!(serde_json::from_str(json), Ok(Notice::Phase { .. }))
 }
 
 /// The value of a metric, given as it stands in the text, labels included.
