@@ -20,6 +20,7 @@ use std::task::{Context, Poll};
 use arrayvec::ArrayString;
 use futures_util::task::AtomicWaker;
 use slots::engine::TEXT_BYTES_MAX;
+use slots::loudness::mean_square;
 use slots::slot::CloseReason;
 use slots::units::FRAME_SAMPLES;
 
@@ -215,20 +216,6 @@ impl Mic {
 }
 
 static SILENCE: [f32; FRAME_SAMPLES] = [0.0; FRAME_SAMPLES];
-
-/// Mean square of `samples`; not finite if one of them is not. Summed in lanes, so that it vectorises.
-fn mean_square(samples: &[f32]) -> f32 {
-    const LANES: usize = 16;
-    let mut sums = [0.0f32; LANES];
-    let chunks = samples.chunks_exact(LANES);
-    let rest: f32 = chunks.remainder().iter().map(|x| x * x).sum();
-    for chunk in chunks {
-        for (sum, x) in sums.iter_mut().zip(chunk) {
-            *sum += x * x;
-        }
-    }
-    (sums.iter().sum::<f32>() + rest) / samples.len().max(1) as f32
-}
 
 /// The listener's end of the speaker queue. Dropping it and the [`Mic`] hangs up.
 #[derive(Debug)]
@@ -434,6 +421,10 @@ impl SeatEnds {
 
     pub(super) fn count(&self, loss: Loss, n: u64) {
         self.line.counters.losses.add(loss, n);
+    }
+
+    pub(super) fn counters(&self) -> &SeatCounters {
+        &self.line.counters
     }
 
     pub(super) fn line(&self) -> &Arc<SeatLine> {

@@ -7,6 +7,8 @@
 //! by leaving out quiet frames, which nobody notices; after 3 s without enough of those, and wherever the waiting
 //! frames are the past anyway (the start of a call, a stall), the oldest go at once.
 
+use crate::loudness::{QUIET_OVER_NOISE, QUIET_POWER, Room};
+
 /// Frames that may wait for long (160 ms): what jitter of the network needs.
 pub const STANDING_FRAMES: usize = 2;
 /// Frames that wait at most (2 s), whatever the reason.
@@ -23,14 +25,6 @@ const INPUT_STALL_TICKS: u32 = 13;
 /// recognised as such; more is a connection that caught up.
 const HELD_BACK_FRAMES: usize = 12;
 
-/// Mean square below which a frame is quiet anywhere: -50 dB below full scale.
-const QUIET_POWER: f32 = 1e-5;
-/// Mean square above which no frame is quiet, however loud the room: -35 dB.
-const QUIET_POWER_MAX: f32 = 3e-4;
-/// A frame up to 6 dB above the room's noise is quiet.
-const QUIET_OVER_NOISE: f32 = 4.0;
-/// By which the estimate of the room's noise rises a tick (a factor of 2 in 3 s); it falls at once.
-const NOISE_RISE: f32 = 1.02;
 /// Weight of the newest frame in the running mean of loudness.
 const MEAN_WEIGHT: f32 = 0.05;
 
@@ -44,7 +38,7 @@ pub struct Backlog {
     long_ticks: u32,
     /// Ticks in a row without input.
     missing_ticks: u32,
-    noise_power: f32,
+    room: Room,
     mean_power: f32,
 }
 
@@ -56,7 +50,7 @@ impl Backlog {
             cut_above: STANDING_FRAMES,
             long_ticks: 0,
             missing_ticks: 0,
-            noise_power: QUIET_POWER,
+            room: Room::unknown(),
             mean_power: QUIET_POWER,
         }
     }
@@ -95,7 +89,7 @@ impl Backlog {
     /// Whether the frame at the front, of `power` (mean square), is to be left out, with `queued` frames waiting and
     /// it among them. Asked again for the next one after a yes.
     pub fn skip(&self, queued: usize, power: f32) -> bool {
-        let mut limit = (self.noise_power * QUIET_OVER_NOISE).clamp(QUIET_POWER, QUIET_POWER_MAX);
+        let mut limit = self.room.quiet_power();
         if self.long_ticks >= IMPATIENT_TICKS {
             limit = limit.max(self.mean_power / QUIET_OVER_NOISE);
         }
@@ -104,9 +98,7 @@ impl Backlog {
 
     /// A frame of `power` (mean square) was seen, taken or left out.
     pub fn heard(&mut self, power: f32) {
-        self.noise_power = power.min(self.noise_power * NOISE_RISE);
-        // A digital zero must not hold the estimate down for a minute.
-        self.noise_power = self.noise_power.max(QUIET_POWER / 100.0);
+        self.room.heard(power);
         self.mean_power += (power - self.mean_power) * MEAN_WEIGHT;
     }
 }
