@@ -95,6 +95,21 @@ fn of_board(text: &mut Text, board: &Board) {
         "Whether a new caller would be taken if a row were free.",
         admission,
     );
+    text.head(
+        "vivavoce_mic_wait_seconds",
+        "gauge",
+        "How long the newest frame of each live caller had waited when its tick took it.",
+    );
+    for (row, phase) in board.slot_phases().enumerate() {
+        if phase == SlotPhase::Live {
+            text.labelled(
+                "vivavoce_mic_wait_seconds",
+                "slot",
+                &row.to_string(),
+                board.slot_mic_wait_us(row) as f64 / 1e6,
+            );
+        }
+    }
     tick_histogram(text, board);
     text.one(
         "vivavoce_ticks_total",
@@ -267,6 +282,16 @@ fn of_sessions(text: &mut Text, sessions: &SessionCounters) {
             "vivavoce_parked_frames_dropped_total",
             "Frames made while a caller's connection was lost.",
             &sessions.parked_frames_dropped,
+        ),
+        (
+            "vivavoce_cuts_moved_total",
+            "Calls whose cut into frames was moved towards the tick, in silence and once.",
+            &sessions.cuts_moved,
+        ),
+        (
+            "vivavoce_cut_samples_dropped_total",
+            "Quiet samples from callers that were left out by moving their cut.",
+            &sessions.cut_samples_dropped,
         ),
     ];
     for (name, help, count) in counters {

@@ -2,6 +2,7 @@
 
 mod faults;
 mod misuse;
+mod phase;
 mod seats;
 
 use std::sync::Arc;
@@ -10,7 +11,6 @@ use std::time::Duration;
 
 use slots::testing::{ScriptedEngine, Work};
 use vivavoce::stepper::clock::{Clock, HandClock};
-use wire::notice::Notice;
 use wire::socket::Uplink;
 
 use crate::support::{Caller, Heard, Setup, TestApp, loudness, one_tick, until};
@@ -170,20 +170,4 @@ async fn a_caller_who_sends_nothing_for_twenty_seconds_hears_every_frame() {
     }
     assert!(clock.now_us() > 20_000_000);
     assert_eq!(app.free_slots(), 3);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn callers_with_ext_hear_where_their_frames_lie() {
-    let setup = Setup::echo().limits(|limits| limits.phase_every = Duration::from_millis(20));
-    let app = setup.start().await;
-    let mut caller = app.live("ext=1").await;
-    for _ in 0..200 {
-        caller.say(0.2).await;
-        match caller.next().await {
-            Heard::Notice(Notice::Phase { wait_us }) => return assert!(wait_us <= 80_000),
-            Heard::Closed { .. } | Heard::Lost => panic!("the call ended"),
-            _ => {}
-        }
-    }
-    panic!("no phase was told");
 }

@@ -27,6 +27,10 @@ pub struct SessionCounters {
     pub damaged_packets: Count,
     /// Frames made for a caller whose connection was lost at that moment.
     pub parked_frames_dropped: Count,
+    /// Calls whose cut into frames was moved towards the tick.
+    pub cuts_moved: Count,
+    /// Quiet samples that were left out by it.
+    pub cut_samples_dropped: Count,
 }
 
 /// One number anybody may add to.
@@ -60,6 +64,8 @@ impl Default for SessionCounters {
             early_messages: Count::default(),
             damaged_packets: Count::default(),
             parked_frames_dropped: Count::default(),
+            cuts_moved: Count::default(),
+            cut_samples_dropped: Count::default(),
         }
     }
 }

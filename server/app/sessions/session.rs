@@ -17,7 +17,7 @@ use super::counters::SessionCounters;
 use super::downlink::Writing;
 use super::limits::SessionLimits;
 use super::link::{Link, Over};
-use super::phase::PhaseMeter;
+use super::phase::Phase;
 use super::registry::{Registry, Ticket};
 use super::socket::{Sink, Stream, answer_close, farewell};
 use super::uplink::Reading;
@@ -69,9 +69,10 @@ impl Session<'_> {
                 link: &link,
                 board: self.board,
                 counters: self.counters,
-                phase: self
-                    .ext
-                    .then(|| PhaseMeter::new(self.limits.phase_every, Instant::now())),
+                phase: match self.ext {
+                    true => Phase::told(self.limits.phase_every, Instant::now()),
+                    false => Phase::moved(),
+                },
             };
             let writing = Writing {
                 sink: &mut sink,

@@ -18,7 +18,7 @@ use super::limits::{
     OTHER_MESSAGES_BURST, OTHER_MESSAGES_PER_S,
 };
 use super::link::{Link, Over, Word};
-use super::phase::PhaseMeter;
+use super::phase::Phase;
 use super::rate::Bucket;
 use super::socket::{Stream, meaning};
 use crate::audio::opus_read::OpusReader;
@@ -35,8 +35,8 @@ pub(super) struct Reading<'a> {
     pub(super) link: &'a Link,
     pub(super) board: &'a Board,
     pub(super) counters: &'a SessionCounters,
-    /// Set for callers that want to hear where their frame boundaries lie.
-    pub(super) phase: Option<PhaseMeter>,
+    /// Brings frame boundaries near the tick.
+    pub(super) phase: Phase,
 }
 
 /// How much a caller may still send.
@@ -169,6 +169,7 @@ impl Reading<'_> {
                 allowance.ahead.give_back();
                 return Ok(());
             };
+            self.phase.heard(frame);
             burst.push_back(Box::new(*frame));
             if burst.len() > BURST_FRAMES_MAX {
                 burst.pop_front();
@@ -183,11 +184,14 @@ impl Reading<'_> {
     }
 
     fn hand_over(&mut self, burst: &mut VecDeque<Box<[f32; FRAME_SAMPLES]>>) {
-        if let Some(meter) = &mut self.phase
-            && !burst.is_empty()
-            && let Some(wait_us) = meter.finished(self.board.next_tick_in_us(), Instant::now())
-        {
-            self.link.say(Word::Phase { wait_us });
+        if self.link.is_live() {
+            let (reader, finished) = (&mut self.reader, !burst.is_empty());
+            let told = self
+                .phase
+                .decoded(finished, reader, self.board, self.counters);
+            if let Some(wait_us) = told {
+                self.link.say(Word::Phase { wait_us });
+            }
         }
         for frame in burst.drain(..) {
             self.mic.push(&frame[..]);

@@ -175,6 +175,7 @@ pub struct Board {
 pub(super) struct SlotCell {
     pub(super) phase: AtomicU8,
     pub(super) frames: AtomicU64,
+    pub(super) mic_wait_us: AtomicU64,
 }
 
 impl Board {
@@ -267,6 +268,14 @@ impl Board {
         self.slots
             .get(row)
             .map_or(0, |cell| cell.frames.load(Relaxed))
+    }
+
+    /// How long the newest frame of the present holder of row `row` had waited when its tick took it, in microseconds;
+    /// 0 out of range or before the first one.
+    pub fn slot_mic_wait_us(&self, row: usize) -> u64 {
+        self.slots
+            .get(row)
+            .map_or(0, |cell| cell.mic_wait_us.load(Relaxed))
     }
 
     /// Callers in the waiting places.

@@ -58,6 +58,15 @@ impl<E: Engine> Stepper<E> {
             };
             cell.phase.store(phase as u8, Relaxed);
             cell.frames.store(frames, Relaxed);
+            if frames == 0 {
+                cell.mic_wait_us.store(0, Relaxed);
+            }
+        }
+        for &slot in &self.plan.live {
+            if let Some((_, _, party)) = self.table.live_mut(slot) {
+                let wait_us = party.ends.counters().mic_wait_us();
+                board.slots[slot.row()].mic_wait_us.store(wait_us, Relaxed);
+            }
         }
         board.waiting.store(self.table.waiting() as u64, Relaxed);
         let counters = self.engine.counters();
