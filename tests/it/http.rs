@@ -1,5 +1,7 @@
 //! What is said before a call begins: health, metrics, the page, who is let in, queries that are refused.
 
+mod connections;
+
 use vivavoce::web::{AppState, WebSettings};
 use wire::api::{ErrorBody, Health, HealthState};
 
@@ -105,7 +107,6 @@ async fn the_page_is_served_with_the_right_types() {
         let response = get(&app.url(path)).await;
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], content_type);
-        assert_eq!(response.headers()["x-content-type-options"], "nosniff");
     }
     for path in [
         "/nothing",
@@ -131,6 +132,35 @@ async fn the_page_is_served_with_the_right_types() {
             .hint
             .is_some()
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_answer_tells_browsers_to_be_careful() {
+    let app = Setup::echo().start().await;
+    for path in ["/", "/nothing", "/livez", "/metrics", "/api/chat?seed=x"] {
+        let response = get(&app.url(path)).await;
+        let header = |name| response.headers()[name].to_str().unwrap().to_owned();
+        assert_eq!(header("x-content-type-options"), "nosniff", "{path}");
+        assert_eq!(header("referrer-policy"), "no-referrer", "{path}");
+        let policy = header("content-security-policy");
+        assert!(
+            policy.contains("frame-ancestors 'none'"),
+            "{path}: {policy}"
+        );
+    }
+    let client = reqwest::Client::new();
+    let stranger = client.get(app.url("/")).header("host", "evil.example");
+    let refused = stranger.send().await.unwrap();
+    assert_eq!(refused.status(), 403);
+    assert_eq!(refused.headers()["x-content-type-options"], "nosniff");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_beyond_the_limit_is_refused_unread() {
+    let app = Setup::echo().start().await;
+    let request = reqwest::Client::new().get(app.url("/livez"));
+    let refused = request.body(vec![b'x'; 100_000]).send().await.unwrap();
+    assert_eq!(refused.status(), 413);
 }
 
 #[tokio::test(flavor = "multi_thread")]

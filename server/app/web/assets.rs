@@ -3,7 +3,7 @@
 //! Lives here: which file answers which path, with which type.
 //! May not live here: the pages themselves (`ui`).
 
-use axum::http::{HeaderName, HeaderValue, Uri, header};
+use axum::http::{Uri, header};
 use axum::response::{IntoResponse, Response};
 use rust_embed::RustEmbed;
 
@@ -12,10 +12,6 @@ use super::error::ApiError;
 #[derive(RustEmbed)]
 #[folder = "ui"]
 struct Pages;
-
-/// What a page may do: only what this server itself serves.
-const POLICY: &str =
-    "default-src 'self'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'";
 
 /// Any path that no route took.
 pub(super) async fn page(uri: Uri) -> Result<Response, ApiError> {
@@ -28,13 +24,10 @@ pub(super) async fn page(uri: Uri) -> Result<Response, ApiError> {
             path: uri.path().to_owned(),
         });
     };
-    let headers: [(HeaderName, &'static str); 4] = [
+    let headers = [
         (header::CONTENT_TYPE, content_type(path)),
         (header::CACHE_CONTROL, "no-cache"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
     ];
-    let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value)));
     Ok((headers, file.data.into_owned()).into_response())
 }
 

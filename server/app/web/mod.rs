@@ -5,6 +5,7 @@
 //! Start reading at [`routes::router`].
 
 pub mod access;
+pub mod connections;
 pub mod error;
 pub mod routes;
 pub mod state;
@@ -12,6 +13,7 @@ pub mod state;
 mod assets;
 mod chat;
 mod health;
+mod layers;
 
 pub use routes::router;
 pub use state::{AppState, WebSettings};
@@ -20,7 +22,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use axum::Router;
-use axum::serve::ListenerExt;
+use connections::{ConnectionLimits, serve_within};
 use tokio::net::{TcpListener, TcpSocket};
 
 /// Bytes the system may hold for a peer that does not read. At 8 kB/s this is a few seconds of audio; with the
@@ -47,9 +49,9 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves `router` until `shutdown` resolves; then takes no new connections and returns when running requests are
-/// answered. Upgraded sockets are not waited for, see [`AppState::calls_ended`]. Every frame leaves at once
-/// (TCP_NODELAY).
+/// Serves `router` until `shutdown` resolves; then takes no new connections, closes those that wait for a request, and
+/// returns when running requests are answered. Upgraded sockets are not waited for, see [`AppState::calls_ended`].
+/// Every frame leaves at once (TCP_NODELAY).
 ///
 /// # Errors
 /// None in practice: failures to accept are retried.
@@ -58,12 +60,5 @@ pub async fn serve(
     router: Router,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::warn!(%error, "TCP_NODELAY could not be set");
-        }
-    });
-    axum::serve(listener, router)
-        .with_graceful_shutdown(shutdown)
-        .await
+    serve_within(listener, router, ConnectionLimits::default(), shutdown).await
 }

@@ -8,13 +8,13 @@ use axum::routing::get;
 use slots::call::PrepareCall;
 
 use super::state::AppState;
-use super::{access, assets, chat, health};
+use super::{access, assets, chat, health, layers};
 
 /// Everything this server answers. Works at once; what needs the engine says that it is loading until
 /// [`AppState::set_loaded`].
 pub fn router<P: PrepareCall>(app: AppState<P>) -> Router {
     let access = app.settings().access;
-    Router::new()
+    let router = Router::new()
         .route("/api/chat", get(chat::chat::<P>))
         .route("/livez", get(health::livez::<P>))
         .route("/readyz", get(health::readyz::<P>))
@@ -22,5 +22,6 @@ pub fn router<P: PrepareCall>(app: AppState<P>) -> Router {
         .route("/metrics", get(health::metrics::<P>))
         .fallback(get(assets::page))
         .layer(from_fn_with_state(access, access::guard))
-        .with_state(app)
+        .with_state(app);
+    layers::around(router)
 }
