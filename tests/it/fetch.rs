@@ -5,7 +5,7 @@ mod here;
 
 use std::path::PathBuf;
 
-use crate::hub::{Asked, Fault, Gate, Hub, HubFile, NAME, safetensors};
+use crate::hub::{Asked, Gate, Hub, HubFile, NAME, safetensors};
 use crate::program::{Finished, Home};
 
 const MODEL: &str = "model.safetensors";

@@ -465,6 +465,15 @@ pub async fn until(what: &str, is_so: impl Fn() -> bool) {
     within(what, waiting).await;
 }
 
+/// As [`until`], for tests without a runtime.
+pub fn block_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited {PATIENCE:?} for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Lets one tick happen.
 pub fn one_tick(clock: &HandClock) {
     clock.allow_us(u64::from(FRAME_MS) * 1_000);

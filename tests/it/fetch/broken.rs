@@ -1,10 +1,9 @@
 //! Downloads that break off: by the network, by a signal, by the hub.
 
-use std::time::{Duration, Instant};
-
 use super::{MODEL, assert_complete, fetch, fetch_with, part_of};
 use crate::hub::{Fault, Gate, Hub, NAME};
 use crate::program::Home;
+use crate::support::block_until;
 
 #[test]
 fn a_cut_connection_goes_on_where_it_broke() {
@@ -43,7 +42,9 @@ fn a_killed_download_goes_on_with_the_rest_only() {
     hub.next_transfer(MODEL, Fault::SilentAfter(200_000));
     let mut child = home.spawn_with(&[("HF_ENDPOINT", &hub.endpoint)], &["fetch", NAME]);
     let part = part_of(&home, &hub, MODEL);
-    wait_for(|| std::fs::metadata(&part).is_ok_and(|metadata| metadata.len() == 200_000));
+    block_until("200 kB to be here", || {
+        std::fs::metadata(&part).is_ok_and(|metadata| metadata.len() == 200_000)
+    });
 
     let second = fetch(&home, &hub);
     assert_eq!(second.code, Some(1), "only one at a time: {second:?}");
@@ -76,14 +77,6 @@ fn a_killed_download_goes_on_with_the_rest_only() {
     );
     assert_complete(&home, &hub);
     assert!(!part.exists());
-}
-
-fn wait_for(mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "waited for a minute");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]
