@@ -27,6 +27,17 @@ pub enum Dtype {
     Q8_0,
 }
 
+/// In the words of the command line.
+impl std::fmt::Display for Dtype {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Dtype::F32 => "f32",
+            Dtype::Bf16 => "bf16",
+            Dtype::Q8_0 => "q8_0",
+        })
+    }
+}
+
 /// A weight `[rows, cols]`: `rows` outputs from `cols` inputs.
 pub struct Matrix {
     dtype: Dtype,

@@ -17,6 +17,16 @@ pub enum KvDtype {
     Bf16,
 }
 
+/// In the words of the command line.
+impl std::fmt::Display for KvDtype {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            KvDtype::F32 => "f32",
+            KvDtype::Bf16 => "bf16",
+        })
+    }
+}
+
 impl KvDtype {
     pub(super) fn bytes(self) -> usize {
         match self {
