@@ -243,15 +243,14 @@ impl Switchboard {
                 && waiting
                     .front()
                     .is_some_and(|(_, plan)| plan.after_ticks <= tick)
+                && let Some((index, plan)) = waiting.pop_front()
             {
-                if let Some((index, plan)) = waiting.pop_front() {
-                    let caller = Caller::dial(self.address, &plan.query).await;
-                    dialled = Some(Talk {
-                        index,
-                        plan,
-                        caller,
-                    });
-                }
+                let caller = Caller::dial(self.address, &plan.query).await;
+                dialled = Some(Talk {
+                    index,
+                    plan,
+                    caller,
+                });
             }
             if live.is_empty() && dialled.is_none() && waiting.is_empty() {
                 break;
