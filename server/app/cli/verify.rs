@@ -3,6 +3,7 @@
 //! Lives here: arguments of the command, the table.
 //! May not live here: the comparisons.
 
+use std::fmt;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use engine::verify::{Check, Measure, Report, VerifyError, verify, verify_rows};
 use engine::weights::Checkpoint;
 use slots::engine::EngineError;
 
-use super::Outcome;
 use super::engine::{WithBackend, weight_dtype, with_backend};
+use super::{Outcome, note, tell};
 use crate::config::flags::EngineFlags;
 use crate::config::values::{DeviceChoice, Dtype, ThreadCount};
 use crate::config::{Config, Flags};
@@ -85,8 +86,8 @@ pub fn run(args: VerifyArgs, config: Config) -> anyhow::Result<Outcome> {
         },
     )??;
     match args.json {
-        true => println!("{}", serde_json::to_string_pretty(&json(&report))?),
-        false => print(&report),
+        true => tell(serde_json::to_string_pretty(&json(&report))?),
+        false => tell(Table(&report)),
     }
     Ok(if report.passed() {
         Outcome::Done
@@ -112,7 +113,7 @@ impl WithBackend for Compare<'_> {
         let mut make = || make();
         let mut progress = |topic: &str| {
             if terminal {
-                eprintln!("comparing {topic}");
+                note(format_args!("comparing {topic}"));
             }
         };
         match self.args.rows {
@@ -130,32 +131,48 @@ fn measure(check: &Check) -> &'static str {
     }
 }
 
-fn print(report: &Report) {
-    let wide =
-        |of: fn(&Check) -> &String| report.checks.iter().map(|c| of(c).len()).max().unwrap_or(0);
-    let (topic, what) = (wide(|c| &c.topic), wide(|c| &c.what));
-    for check in &report.checks {
-        let limit = check
-            .tolerance
-            .map_or("-".into(), |tolerance| format!("{tolerance:.1e}"));
-        let verdict = match (check.passed(), check.tolerance) {
-            (true, None) => "reported",
-            (true, Some(_)) => "pass",
-            (false, _) => "FAIL",
+/// The checks for people: one line each, and the sum of them.
+struct Table<'a>(&'a Report);
+
+impl fmt::Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let checks = &self.0.checks;
+        let width = |head: &str, of: fn(&Check) -> &String| {
+            let widths = checks.iter().map(|check| of(check).len());
+            widths.max().unwrap_or(0).max(head.len())
         };
-        println!(
-            "{:topic$}  {:what$}  {:18}  {:>9.2e}  {limit:>8}  {verdict}",
-            check.topic,
-            check.what,
-            measure(check),
-            check.worst,
-        );
-    }
-    let failed = report.checks.iter().filter(|check| !check.passed()).count();
-    match (report.checks.len(), failed) {
-        (0, _) => println!("nothing to compare: no recorded topic was found"),
-        (all, 0) => println!("all {all} checks passed"),
-        (all, failed) => println!("{failed} of {all} checks FAILED"),
+        let (topic, what) = (width("topic", |c| &c.topic), width("check", |c| &c.what));
+        if !checks.is_empty() {
+            writeln!(
+                f,
+                "{:topic$}  {:what$}  {:18}  {:>9}  {:>8}  result",
+                "topic", "check", "measure", "worst", "limit"
+            )?;
+        }
+        for check in checks {
+            let limit = check
+                .tolerance
+                .map_or("-".into(), |tolerance| format!("{tolerance:.1e}"));
+            let verdict = match (check.passed(), check.tolerance) {
+                (true, None) => "reported",
+                (true, Some(_)) => "pass",
+                (false, _) => "FAIL",
+            };
+            writeln!(
+                f,
+                "{:topic$}  {:what$}  {:18}  {:>9.2e}  {limit:>8}  {verdict}",
+                check.topic,
+                check.what,
+                measure(check),
+                check.worst,
+            )?;
+        }
+        let failed = checks.iter().filter(|check| !check.passed()).count();
+        match (checks.len(), failed) {
+            (0, _) => write!(f, "nothing to compare: no recorded topic was found"),
+            (all, 0) => write!(f, "all {all} checks passed"),
+            (all, failed) => write!(f, "{failed} of {all} checks FAILED"),
+        }
     }
 }
 
