@@ -23,8 +23,10 @@ use crate::program::{Finished, Home};
 enum Script {
     /// Ready, then this many frames at once.
     Speak(usize),
-    /// Refused before the upgrade.
+    /// Refused before the upgrade, in plain text.
     NoUpgrade,
+    /// Refused before the upgrade, with our own error body.
+    BadQuery,
     /// Accepted, refused with a message, closed with 1013.
     Full,
     /// A waiting place, then ready and enough frames.
@@ -89,6 +91,10 @@ async fn chat(
 ) -> Response {
     if matches!(stage.script, Script::NoUpgrade) {
         return (StatusCode::BAD_REQUEST, "there is no voice \"X\"\nmore").into_response();
+    }
+    if matches!(stage.script, Script::BadQuery) {
+        let body = r#"{"error":{"code":"unknown_voice","message":"there is no voice \"X\""}}"#;
+        return (StatusCode::BAD_REQUEST, body).into_response();
     }
     let authorization = headers
         .get("authorization")
@@ -250,10 +256,8 @@ fn the_deficit_decides() {
 fn a_refusal_is_told_in_the_servers_words() {
     let cases = [
         (Script::NoUpgrade, "HTTP 400: there is no voice \"X\""),
-        (
-            Script::Full,
-            "all 4 slots are taken (closed 1013: all 4 slots are taken)",
-        ),
+        (Script::BadQuery, "HTTP 400: there is no voice \"X\""),
+        (Script::Full, "all 4 slots are taken (closed 1013)"),
     ];
     for (script, reason) in cases {
         let (finished, report) = load(&Server::start(script), &["--sessions", "2"]);
@@ -262,7 +266,8 @@ fn a_refusal_is_told_in_the_servers_words() {
             (&report["refused"], &report["sessions"][1]["reason"]),
             (&2.into(), &reason.into())
         );
-        assert!(finished.complaint().contains(reason), "{finished:?}");
+        let complaint = format!("2 of 2 sessions refused: {reason}");
+        assert_eq!(finished.complaint(), complaint);
         assert_eq!(finished.stderr.lines().count(), 1, "{finished:?}");
     }
 }
@@ -323,8 +328,13 @@ fn strangers_are_not_loaded_by_accident() {
     // Nothing listens on port 9 of this machine.
     let finished = Home::new().run(&["load", "--url", "http://127.0.0.1:9"]);
     assert_eq!(finished.code, Some(1), "{finished:?}");
-    assert!(
-        finished.complaint().contains("1 of 1 sessions refused"),
-        "{finished:?}"
+    let expected = "1 of 1 sessions failed: nothing answers at http://127.0.0.1:9; does `vivavoce serve` run there?";
+    assert_eq!(finished.complaint(), expected);
+    let line = finished.stdout.lines().nth(2).expect("a line for it");
+    let cells: Vec<_> = line.split_whitespace().take(9).collect();
+    assert_eq!(
+        cells,
+        ["0", "failed", "-", "-", "-", "-", "-", "-", "-"],
+        "{line}"
     );
 }

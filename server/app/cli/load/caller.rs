@@ -3,6 +3,7 @@
 //! Lives here: the client side of `/api/chat`. May not live here: what the numbers mean.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
@@ -91,8 +92,26 @@ pub struct Session {
     pub waited_at: Option<u32>,
     /// What was measured; all of it due and nothing delivered if it never began.
     pub figures: Figures,
-    /// Why it ended before its time, in the server's words where it said any.
-    pub reason: Option<String>,
+    /// Why it ended before its time.
+    pub end: Option<End>,
+}
+
+/// Why a session ended before its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The server said so, in these words.
+    Told(String),
+    /// Nobody said anything: no connection, a broken one, no answer in time.
+    Lost(String),
+}
+
+impl End {
+    /// In words.
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::Told(reason) | Self::Lost(reason) => reason,
+        }
+    }
 }
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
@@ -104,7 +123,7 @@ impl Call {
             ready_ms: None,
             waited_at: None,
             figures: Measure::default().figures(self.frames.into()),
-            reason: None,
+            end: None,
         };
         let dialled = Instant::now();
         let ready = timeout(self.ready_within, async {
@@ -114,40 +133,38 @@ impl Call {
         });
         let mut socket = match ready.await {
             Ok(Ok(socket)) => socket,
-            Ok(Err(reason)) => {
-                return Session {
-                    reason: Some(reason),
-                    ..session
-                };
+            Ok(Err(end)) => {
+                session.end = Some(end);
+                return session;
             }
             Err(_) => {
                 let reason = format!("not ready within {} s", self.ready_within.as_secs());
-                return Session {
-                    reason: Some(reason),
-                    ..session
-                };
+                session.end = Some(End::Lost(reason));
+                return session;
             }
         };
         session.ready_ms = Some(ms(dialled.elapsed()));
         let mut measure = Measure::default();
         let ended = self.talk(&mut socket, &mut measure).await;
-        session.reason = ended.err();
+        session.end = ended.err();
         session.figures = measure.figures(self.frames.into());
         // Politely, but the numbers are in: a server that does not answer changes nothing.
         let _ = timeout(GOODBYE, socket.close(None)).await;
         session
     }
 
-    async fn dial(&self) -> Result<Socket, String> {
+    async fn dial(&self) -> Result<Socket, End> {
         let Target {
             authority, path, ..
         } = &self.target;
         let url = format!("ws://{authority}{path}/api/chat?{}", self.query);
-        let mut request = url.into_client_request().map_err(|err| err.to_string())?;
+        let lost = |err: WsError| End::Lost(err.to_string());
+        let mut request = url.into_client_request().map_err(lost)?;
         if let Some(token) = &self.token {
             let value = HeaderValue::from_str(&format!("Bearer {}", token.expose()));
-            let value =
-                value.map_err(|_| "the token has characters no header can carry".to_owned())?;
+            let value = value.map_err(|_| {
+                End::Lost("the token has characters no header can carry".to_owned())
+            })?;
             request.headers_mut().insert("authorization", value);
         }
         // Without delay: a frame must leave when it is due, not when the network has more to carry.
@@ -156,19 +173,22 @@ impl Call {
             Ok(Ok((socket, _))) => Ok(socket),
             Ok(Err(WsError::Http(answer))) => {
                 let body = answer.body().as_deref().unwrap_or_default();
-                Err(format!(
-                    "HTTP {}: {}",
-                    answer.status().as_u16(),
-                    first_line(body)
-                ))
+                let status = answer.status().as_u16();
+                Err(End::Told(format!("HTTP {status}: {}", message_of(body))))
             }
-            Ok(Err(err)) => Err(err.to_string()),
-            Err(_) => Err(format!("no answer within {} s", DIAL.as_secs())),
+            Ok(Err(WsError::Io(err))) if err.kind() == ErrorKind::ConnectionRefused => {
+                Err(End::Lost(format!(
+                    "nothing answers at {}; does `vivavoce serve` run there?",
+                    self.target
+                )))
+            }
+            Ok(Err(err)) => Err(lost(err)),
+            Err(_) => Err(End::Lost(format!("no answer within {} s", DIAL.as_secs()))),
         }
     }
 
     /// Speaks and listens until the last frame is due. Error: the server ended it, and why.
-    async fn talk(&self, socket: &mut Socket, measure: &mut Measure) -> Result<(), String> {
+    async fn talk(&self, socket: &mut Socket, measure: &mut Measure) -> Result<(), End> {
         let mut ear = Ear {
             ready: Instant::now(),
             pages: OggReader::new(),
@@ -210,7 +230,7 @@ struct Ear<'a> {
 
 impl Ear<'_> {
     /// Takes one message. Error: it was the last one.
-    fn hear(&mut self, message: Option<Result<Message, WsError>>) -> Result<(), String> {
+    fn hear(&mut self, message: Option<Result<Message, WsError>>) -> Result<(), End> {
         let at = self.ready.elapsed();
         if let Some(page) = heard(message, &mut self.complaint)? {
             self.pages.push(&page);
@@ -224,7 +244,7 @@ impl Ear<'_> {
     }
 
     /// Sends one page. If that fails, what the server said before it left is heard first.
-    async fn say(&mut self, socket: &mut Socket, page: &[u8]) -> Result<(), String> {
+    async fn say(&mut self, socket: &mut Socket, page: &[u8]) -> Result<(), End> {
         let message = Message::binary(Uplink::Audio(page).to_bytes());
         let Err(broken) = socket.send(message).await else {
             return Ok(());
@@ -232,13 +252,13 @@ impl Ear<'_> {
         loop {
             match timeout(GOODBYE, socket.next()).await {
                 Ok(message) => self.hear(message)?,
-                Err(_) => return Err(format!("the connection broke: {broken}")),
+                Err(_) => return Err(End::Lost(format!("the connection broke: {broken}"))),
             }
         }
     }
 }
 
-async fn wait_for_ready(socket: &mut Socket, waited_at: &mut Option<u32>) -> Result<(), String> {
+async fn wait_for_ready(socket: &mut Socket, waited_at: &mut Option<u32>) -> Result<(), End> {
     let mut complaint = None;
     loop {
         let message = socket.next().await;
@@ -261,7 +281,7 @@ async fn wait_for_ready(socket: &mut Socket, waited_at: &mut Option<u32>) -> Res
 fn heard(
     message: Option<Result<Message, WsError>>,
     complaint: &mut Option<String>,
-) -> Result<Option<Vec<u8>>, String> {
+) -> Result<Option<Vec<u8>>, End> {
     match message {
         Some(Ok(Message::Binary(bytes))) => match Downlink::parse(&bytes) {
             Ok(Downlink::Audio(page)) => Ok(Some(page.to_vec())),
@@ -270,22 +290,40 @@ fn heard(
                 Ok(None)
             }
             Ok(_) => Ok(None),
-            Err(err) => Err(format!("the server sent what is no message: {err}")),
+            Err(err) => Err(End::Lost(format!(
+                "the server sent what is no message: {err}"
+            ))),
         },
         Some(Ok(Message::Close(frame))) => {
-            let close = frame.map(|f| format!("closed {}: {}", u16::from(f.code), f.reason));
-            let close = close.unwrap_or_else(|| "closed without a code".to_owned());
-            Err(complaint
-                .take()
-                .map_or(close.clone(), |what| format!("{what} ({close})")))
+            let (code, reason) = match &frame {
+                Some(frame) => (u16::from(frame.code).to_string(), frame.reason.as_str()),
+                None => ("without a code".to_owned(), ""),
+            };
+            Err(End::Told(match complaint.take() {
+                // The close repeats the message, as far as it has room.
+                Some(what) if what.starts_with(reason) => format!("{what} (closed {code})"),
+                Some(what) => format!("{what} (closed {code}: {reason})"),
+                None => format!("closed {code}: {reason}"),
+            }))
         }
         Some(Ok(_)) => Ok(None),
-        Some(Err(err)) => Err(complaint
-            .take()
-            .unwrap_or_else(|| format!("the connection broke: {err}"))),
-        None => Err(complaint
-            .take()
-            .unwrap_or_else(|| "the connection ended".to_owned())),
+        Some(Err(err)) => Err(told_or_lost(
+            complaint,
+            format!("the connection broke: {err}"),
+        )),
+        None => Err(told_or_lost(complaint, "the connection ended".to_owned())),
+    }
+}
+
+fn told_or_lost(complaint: &mut Option<String>, lost: String) -> End {
+    complaint.take().map_or(End::Lost(lost), End::Told)
+}
+
+/// What a refusal before the upgrade says: the message of our own error body, else its first line.
+fn message_of(body: &[u8]) -> String {
+    match serde_json::from_slice::<wire::api::ErrorBody>(body) {
+        Ok(body) => first_line(body.error.message.as_bytes()),
+        Err(_) => first_line(body),
     }
 }
 

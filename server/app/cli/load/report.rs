@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::DEFICIT_FRAMES_MAX;
-use super::caller::Session;
+use super::caller::{End, Session};
 use super::measure::{Figures, Spread};
 
 /// All calls of one run.
@@ -16,7 +16,10 @@ pub struct Report {
     url: String,
     frames_due: u32,
     deficit_frames_max: u64,
+    /// Sessions that the server did not take.
     refused: usize,
+    /// Sessions that did not come about: no connection, no answer.
+    failed: usize,
     sessions: Vec<Line>,
 }
 
@@ -31,29 +34,65 @@ struct Line {
     figures: Figures,
     /// Why it ended before its time.
     reason: Option<String>,
+    #[serde(skip)]
+    verdict: Verdict,
+}
+
+/// A session in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Good,
+    /// Further behind than [`DEFICIT_FRAMES_MAX`].
+    Late,
+    /// It never began, since the server did not take it.
+    Refused,
+    /// It never began, and nobody said why.
+    Failed,
+}
+
+impl Verdict {
+    fn of(session: &Session) -> Self {
+        match (&session.end, session.ready_ms) {
+            (Some(End::Told(_)), None) => Self::Refused,
+            (_, None) => Self::Failed,
+            (_, Some(_)) if session.figures.deficit_frames <= DEFICIT_FRAMES_MAX => Self::Good,
+            (_, Some(_)) => Self::Late,
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Good => "ok",
+            Self::Late => "LATE",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+        })
+    }
 }
 
 impl Report {
     /// Judges every session.
     pub fn new(url: String, frames_due: u32, sessions: Vec<Session>) -> Self {
-        let lines = sessions
-            .into_iter()
-            .enumerate()
-            .map(|(session, made)| Line {
+        let lines = sessions.into_iter().enumerate().map(|(session, made)| {
+            let verdict = Verdict::of(&made);
+            Line {
                 session,
-                ok: made.ready_ms.is_some() && made.figures.deficit_frames <= DEFICIT_FRAMES_MAX,
+                ok: verdict == Verdict::Good,
                 ready_ms: made.ready_ms,
                 waited_at: made.waited_at,
                 figures: made.figures,
-                reason: made.reason,
-            });
+                reason: made.end.map(|end| end.reason().to_owned()),
+                verdict,
+            }
+        });
         let sessions: Vec<Line> = lines.collect();
+        let count = |verdict| sessions.iter().filter(|l| l.verdict == verdict).count();
         Self {
             ok: sessions.iter().all(|line| line.ok),
-            refused: sessions
-                .iter()
-                .filter(|line| line.ready_ms.is_none())
-                .count(),
+            refused: count(Verdict::Refused),
+            failed: count(Verdict::Failed),
             url,
             frames_due,
             deficit_frames_max: DEFICIT_FRAMES_MAX,
@@ -65,19 +104,28 @@ impl Report {
     pub fn complaint(&self) -> Option<String> {
         let bad: Vec<&Line> = self.sessions.iter().filter(|line| !line.ok).collect();
         let first = bad.first()?;
-        let late = bad.len() - self.refused;
+        let late = bad.len() - self.refused - self.failed;
         let worst = bad
             .iter()
             .map(|line| line.figures.deficit_frames)
             .max()
             .unwrap_or_default();
+        let counts = [
+            (self.refused, "refused".to_owned()),
+            (self.failed, "failed".to_owned()),
+            (
+                late,
+                format!("behind by more than {DEFICIT_FRAMES_MAX} frames"),
+            ),
+        ];
+        let all = self.sessions.len();
+        let counted = counts.iter().filter(|(count, _)| *count > 0);
+        let counted: Vec<_> = counted
+            .map(|(count, what)| format!("{count} of {all} sessions {what}"))
+            .collect();
         let why = first.reason.clone();
         let why = why.unwrap_or_else(|| format!("the largest deficit is {worst} frames"));
-        Some(format!(
-            "{} of {} sessions refused, {late} behind by more than {DEFICIT_FRAMES_MAX} frames: {why}",
-            self.refused,
-            self.sessions.len(),
-        ))
+        Some(format!("{}: {why}", counted.join(", ")))
     }
 }
 
@@ -90,7 +138,7 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "{:>7} {:>5} {:>8} {:>8} {:>7} {:>7}  {:>22} {:>9}  {:>22}",
+            "{:>7} {:>7} {:>8} {:>8} {:>7} {:>7}  {:>22} {:>9}  {:>22}",
             "session",
             "",
             "ready",
@@ -112,19 +160,23 @@ impl fmt::Display for Report {
             } = &line.figures;
             let time = |ms: Option<f64>| ms.map_or("-".to_owned(), |ms| format!("{ms:.1}"));
             let spread = |Spread { p50, p99, max }: &Spread| format!("{p50:.1}/{p99:.1}/{max:.1}");
-            let verdict = match (line.ok, line.ready_ms) {
-                (true, _) => "ok",
-                (false, None) => "none",
-                (false, Some(_)) => "LATE",
+            // A call that never began has nothing to measure.
+            let measured = |text: String| match line.ready_ms {
+                Some(_) => text,
+                None => "-".to_owned(),
             };
             write!(
                 f,
-                "{:>7} {verdict:>5} {:>8} {:>8} {frames:>7} {deficit_frames:>7}  {:>22} {underruns:>9}  {:>22}",
+                "{:>7} {:>7} {:>8} {:>8} {:>7} {:>7}  {:>22} {:>9}  {:>22}",
                 line.session,
+                line.verdict,
                 time(line.ready_ms),
                 time(*first_audio_ms),
-                spread(gap_ms),
-                spread(send_late_ms),
+                measured(frames.to_string()),
+                measured(deficit_frames.to_string()),
+                measured(spread(gap_ms)),
+                measured(underruns.to_string()),
+                measured(spread(send_late_ms)),
             )?;
             match &line.reason {
                 Some(reason) => writeln!(f, "  {reason}")?,
