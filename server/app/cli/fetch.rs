@@ -98,9 +98,17 @@ async fn fetch(args: &FetchArgs, config: &Config) -> Result<(), FetchError> {
     let name = &args.name;
     let mut place = Place::open(config.hub_model_dir(name))?;
     if config.offline {
-        return from_cache_only(args, config, &place);
+        return from_cache_only(args, config, &mut place);
     }
-    let hub = Hub::connect(&config.hub, name, &args.revision).await?;
+    let filled = fill(args, config, &mut place).await;
+    filled.map_err(|err| err.keeping(place.kept_bytes()))?;
+    place.finish()?;
+    report(name, place.dir())
+}
+
+/// Gets every file that is not here.
+async fn fill(args: &FetchArgs, config: &Config, place: &mut Place) -> Result<(), FetchError> {
+    let hub = Hub::connect(&config.hub, &args.name, &args.revision).await?;
     let mut wanted = Vec::new();
     for remote in hub.model_files().await? {
         if place.has(&remote)? || place.take_from_cache(&hub, &remote)? {
@@ -113,8 +121,9 @@ async fn fetch(args: &FetchArgs, config: &Config) -> Result<(), FetchError> {
             wanted.push(remote);
         }
     }
-    check_space(&place, &wanted)?;
+    check_space(place, &wanted)?;
     for remote in wanted {
+        place.begin()?;
         let mut progress = Progress::start(&remote.name, remote.bytes);
         let download = Download {
             hub: &hub,
@@ -126,8 +135,7 @@ async fn fetch(args: &FetchArgs, config: &Config) -> Result<(), FetchError> {
         place.accept(&remote)?;
         progress.finish();
     }
-    place.finish()?;
-    report(name, place.dir())
+    Ok(())
 }
 
 /// Refuses to start what cannot end well.
@@ -146,7 +154,7 @@ fn check_space(place: &Place, wanted: &[RemoteFile]) -> Result<(), FetchError> {
     }
 }
 
-fn from_cache_only(args: &FetchArgs, config: &Config, place: &Place) -> Result<(), FetchError> {
+fn from_cache_only(args: &FetchArgs, config: &Config, place: &mut Place) -> Result<(), FetchError> {
     let is_complete = |place: &Place| ModelFiles::inspect(place.dir()).problems.is_empty();
     if !is_complete(place) {
         let cached = hub::cached_files(&config.hub, &args.name, &args.revision);

@@ -52,7 +52,11 @@ impl Download<'_> {
             }
             if tries_left == 0 {
                 let url = self.remote.url.clone();
-                return Err(FetchError::Connection { url, what });
+                return Err(FetchError::Connection {
+                    url,
+                    what,
+                    kept_bytes: part.bytes,
+                });
             }
             // At once after progress, then 1, 2, 4, ... s, at most half a minute.
             let tries = self.retries - tries_left;

@@ -70,12 +70,14 @@ pub enum FetchError {
         message: String,
     },
     /// No connection, or one that broke too often.
-    #[error("{url}: {what}; what is here is kept, the same command goes on from there")]
+    #[error("{url}: {what}; {}", what_now(*kept_bytes))]
     Connection {
         /// What was asked.
         url: String,
         /// One line.
         what: String,
+        /// What is here already.
+        kept_bytes: u64,
     },
     /// An answer that cannot be understood.
     #[error("{url}: the hub's answer cannot be read: {what}")]
@@ -147,6 +149,30 @@ pub enum FetchError {
     #[error("{0}")]
     Incomplete(Problem),
     /// Ctrl-C.
-    #[error("stopped; what is here is kept, the same command goes on from there")]
+    #[error("stopped; what has arrived is kept, the same command goes on from there")]
     Interrupted,
+}
+
+impl FetchError {
+    /// The same, with the number of bytes that are here already where that helps.
+    pub fn keeping(self, kept_bytes: u64) -> Self {
+        match self {
+            Self::Connection { url, what, .. } => Self::Connection {
+                url,
+                what,
+                kept_bytes,
+            },
+            other => other,
+        }
+    }
+}
+
+fn what_now(kept_bytes: u64) -> String {
+    match kept_bytes {
+        0 => "is there a network? HF_ENDPOINT names a mirror".to_owned(),
+        kept => format!(
+            "{} are kept, the same command goes on from there",
+            bytes_text(kept)
+        ),
+    }
 }

@@ -92,6 +92,7 @@ impl Hub {
         let api = api.map_err(|err| FetchError::Connection {
             url: settings.endpoint.clone(),
             what: innermost(&err),
+            kept_bytes: 0,
         })?;
         let repo = |revision: &str| {
             Repo::with_revision(name.to_owned(), RepoType::Model, revision.to_owned())
@@ -176,6 +177,7 @@ impl Hub {
                 return Err(FetchError::Connection {
                     url,
                     what: innermost(&err),
+                    kept_bytes: 0,
                 });
             }
             Err(err) => {
@@ -380,6 +382,7 @@ async fn within<T>(
         false => FetchError::Connection {
             url: url.to_owned(),
             what: innermost(&err),
+            kept_bytes: 0,
         },
     })
 }
@@ -388,6 +391,7 @@ fn silent(url: &str) -> FetchError {
     FetchError::Connection {
         url: url.to_owned(),
         what: silence_text(),
+        kept_bytes: 0,
     }
 }
 

@@ -22,8 +22,8 @@ pub struct Place {
     dir: PathBuf,
     work: PathBuf,
     finished: BTreeMap<String, Finished>,
-    /// Held until the end; the system lets go of it with the process.
-    _lock: File,
+    /// Held until the end; the system lets go of it with the process. `None`: there is no folder yet.
+    lock: Option<File>,
 }
 
 /// A file that has its name.
@@ -34,25 +34,59 @@ struct Finished {
 }
 
 impl Place {
-    /// Makes the folder if need be and locks it.
+    /// The folder, locked if it is there. It is made with the first file, so that a refusal leaves none behind.
     pub fn open(dir: PathBuf) -> Result<Self, FetchError> {
-        let work = dir.join(".fetch");
-        fs::create_dir_all(&work).map_err(at(&work))?;
-        let lock_path = work.join("lock");
+        let mut place = Self {
+            work: dir.join(".fetch"),
+            dir,
+            finished: BTreeMap::new(),
+            lock: None,
+        };
+        if place.dir.is_dir() {
+            place.begin()?;
+        }
+        Ok(place)
+    }
+
+    /// Makes the folder if need be and locks it; to be called before anything is written.
+    pub fn begin(&mut self) -> Result<(), FetchError> {
+        if self.lock.is_some() {
+            return Ok(());
+        }
+        fs::create_dir_all(&self.work).map_err(at(&self.work))?;
+        let lock_path = self.work.join("lock");
         let lock = File::create(&lock_path).map_err(at(&lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(FetchError::Busy { dir }),
+            Err(TryLockError::WouldBlock) => {
+                let dir = self.dir.clone();
+                return Err(FetchError::Busy { dir });
+            }
             Err(TryLockError::Error(err)) => return Err(at(&lock_path)(err)),
         }
         // Missing or damaged, it only costs summing again.
-        let list = fs::read(work.join("files.json")).unwrap_or_default();
-        let finished = serde_json::from_slice(&list).unwrap_or_default();
-        Ok(Self {
-            dir,
-            work,
-            finished,
-            _lock: lock,
+        let list = fs::read(self.work.join("files.json")).unwrap_or_default();
+        self.finished = serde_json::from_slice(&list).unwrap_or_default();
+        self.lock = Some(lock);
+        Ok(())
+    }
+
+    /// Bytes of finished files and parts that are here.
+    pub fn kept_bytes(&self) -> u64 {
+        let finished: u64 = self.finished.values().map(|file| file.bytes).sum();
+        let parts: u64 = self
+            .parts()
+            .filter_map(|path| Some(fs::metadata(path).ok()?.len()))
+            .sum();
+        finished + parts
+    }
+
+    fn parts(&self) -> impl Iterator<Item = PathBuf> {
+        let entries = fs::read_dir(&self.work).into_iter().flatten().flatten();
+        let paths = entries.map(|entry| entry.path());
+        paths.filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "part")
         })
     }
 
@@ -103,7 +137,8 @@ impl Place {
     }
 
     /// Puts a link to `target` in the folder as `name`: hard on the same disk, else symbolic.
-    pub fn link(&self, target: &Path, name: &str) -> Result<(), FetchError> {
+    pub fn link(&mut self, target: &Path, name: &str) -> Result<(), FetchError> {
+        self.begin()?;
         let target = fs::canonicalize(target).map_err(at(target))?;
         let path = self.path_for(name)?;
         match fs::remove_file(&path) {
@@ -130,14 +165,8 @@ impl Place {
 
     /// Clears parts of versions that nobody asks for any more.
     pub fn finish(&self) -> Result<(), FetchError> {
-        let entries = fs::read_dir(&self.work).map_err(at(&self.work))?;
-        for path in entries.flatten().map(|entry| entry.path()) {
-            if path
-                .extension()
-                .is_some_and(|extension| extension == "part")
-            {
-                fs::remove_file(&path).map_err(at(&path))?;
-            }
+        for path in self.parts() {
+            fs::remove_file(&path).map_err(at(&path))?;
         }
         Ok(())
     }
