@@ -21,7 +21,7 @@ use super::engine::{
     WithBackend, call_maker, check_memory, engine_options, open_checkpoint, with_backend,
 };
 use super::progress::Progress;
-use super::{Outcome, sound_file};
+use super::{Outcome, note, sound_file, tell};
 use crate::config::flags::EngineFlags;
 use crate::config::{Config, Flags};
 
@@ -121,13 +121,10 @@ pub fn run(args: RunArgs, config: Config) -> anyhow::Result<Outcome> {
     };
     let spoken = with_backend(&config, &checkpoint, offline)??;
     sound_file::write(&args.output, &spoken.samples)?;
+    let text: String = spoken.pieces.iter().map(|p| p.text.as_str()).collect();
     if let Some(path) = &args.transcript {
         let transcript = Transcript {
-            text: spoken
-                .pieces
-                .iter()
-                .map(|piece| piece.text.as_str())
-                .collect(),
+            text: text.clone(),
             frames,
             order: config.order.to_string(),
             voice,
@@ -136,6 +133,20 @@ pub fn run(args: RunArgs, config: Config) -> anyhow::Result<Outcome> {
         };
         let json = serde_json::to_vec_pretty(&transcript)?;
         fs::write(path, json).with_context(|| format!("writing {}", path.display()))?;
+    }
+    let seconds = frames as f64 * f64::from(FRAME_MS) / 1_000.0;
+    tell(format_args!(
+        "{}: {seconds:.1} s of sound",
+        args.output.display()
+    ));
+    if let Some(path) = &args.transcript {
+        tell(format_args!("{}: the words", path.display()));
+    }
+    match text.trim() {
+        "" => note(format_args!(
+            "the agent said nothing within {frames} frames ({seconds:.1} s); give it time to answer with more --frames"
+        )),
+        text => tell(format_args!("the agent said: {text}")),
     }
     Ok(Outcome::Done)
 }
