@@ -85,48 +85,53 @@ impl Config {
     /// # Errors
     /// [`ConfigError`] names the setting, its value, where it stands and what is taken.
     pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, ConfigError> {
+        let (config, problems) = Self::read(flags, environment);
+        problems.into_iter().next().map_or(Ok(config), Err)
+    }
+
+    /// Puts the layers together, with defaults in place of all that cannot be used; the second half says what that is.
+    /// For `doctor`; nothing may be done with settings that have problems.
+    pub fn read(flags: &Flags, environment: &Environment) -> (Self, Vec<ConfigError>) {
         let Flags {
             place,
             engine,
             server,
         } = flags;
-        let (mut sources, data_dir) = Sources::open(place, environment)?;
+        let (mut from, data_dir) = Sources::open(place, environment);
         let hub = HubSettings::read(environment);
         let config = Self {
-            log_format: sources.pick("log-format", &place.log_format, LogFormat::Text)?,
-            offline: sources
-                .pick_or("offline", &place.offline, hub.offline_default())?
+            log_format: from.pick("log-format", &place.log_format, LogFormat::Text),
+            offline: from
+                .pick_or("offline", &place.offline, hub.offline_default())
                 .0,
-            model: sources.pick("model", &engine.model, ModelName::Demo)?,
-            device: sources.pick("device", &engine.device, DeviceChoice::Auto)?,
-            dtype: sources.pick("dtype", &engine.dtype, Dtype::Auto)?,
-            kv_dtype: sources.pick("kv-dtype", &engine.kv_dtype, KvDtype::Auto)?,
-            threads: sources.pick("threads", &engine.threads, ThreadCount::Auto)?,
-            order: sources.pick("order", &engine.order, Order::Sooner)?,
-            ring: sources.pick("ring", &engine.ring, Ring::Full)?,
-            pin_prompt: sources.pick("pin-prompt", &engine.pin_prompt, PinPrompt::Auto)?,
-            slots: sources.pick("slots", &server.slots, SlotCount::Auto)?,
-            listen: sources.pick("listen", &server.listen, Listen::default())?.0,
-            admission: sources
-                .pick("admission", &server.admission, Switch(true))?
+            model: from.pick("model", &engine.model, ModelName::Demo),
+            device: from.pick("device", &engine.device, DeviceChoice::Auto),
+            dtype: from.pick("dtype", &engine.dtype, Dtype::Auto),
+            kv_dtype: from.pick("kv-dtype", &engine.kv_dtype, KvDtype::Auto),
+            threads: from.pick("threads", &engine.threads, ThreadCount::Auto),
+            order: from.pick("order", &engine.order, Order::Sooner),
+            ring: from.pick("ring", &engine.ring, Ring::Full),
+            pin_prompt: from.pick("pin-prompt", &engine.pin_prompt, PinPrompt::Auto),
+            slots: from.pick("slots", &server.slots, SlotCount::Auto),
+            listen: from.pick("listen", &server.listen, Listen::default()).0,
+            admission: from.pick("admission", &server.admission, Switch(true)).0,
+            drain_limit: from
+                .pick("drain-limit", &server.drain_limit, DrainLimit::default())
                 .0,
-            drain_limit: sources
-                .pick("drain-limit", &server.drain_limit, DrainLimit::default())?
+            watchdog: from
+                .pick("watchdog", &server.watchdog, Watchdog::default())
                 .0,
-            watchdog: sources
-                .pick("watchdog", &server.watchdog, Watchdog::default())?
-                .0,
-            insecure_open: sources
-                .pick("insecure-open", &server.insecure_open, Switch(false))?
+            insecure_open: from
+                .pick("insecure-open", &server.insecure_open, Switch(false))
                 .0,
             data_dir,
             hub,
             settings: Vec::new(),
-            unknown_variables: sources.unknown_variables(),
+            unknown_variables: from.unknown_variables(),
         };
-        let mut settings = sources.finish()?;
+        let (mut settings, problems) = from.finish();
         settings.extend(config.hub.settings());
-        Ok(Self { settings, ..config })
+        (Self { settings, ..config }, problems)
     }
 
     /// Refuses an address that others can reach, unless the operator said that this is wanted.
@@ -159,28 +164,30 @@ impl Config {
     /// # Errors
     /// [`ConfigError::NoSuchModel`]: nothing is there, with the line that mends it.
     pub fn model_dir(&self) -> Result<Option<PathBuf>, ConfigError> {
-        let (dir, cure) = match &self.model {
-            ModelName::Demo | ModelName::Random => return Ok(None),
-            ModelName::Folder(dir) => (
-                dir.clone(),
-                "give the folder that holds model.safetensors".to_owned(),
-            ),
-            ModelName::Hub(name) => {
-                let fetched = self.hub_model_dir(name);
-                let cached = || self.hub.cached_snapshot(name, "main");
-                let is_fetched = fetched.join("model.safetensors").exists();
-                let dir = if is_fetched { None } else { cached() };
-                let cure = format!("run `vivavoce fetch {name}` first");
-                (dir.unwrap_or(fetched), cure)
-            }
+        let no_model = |dir, cure| ConfigError::NoSuchModel {
+            model: self.model.to_string(),
+            dir,
+            cure,
         };
-        match dir.is_dir() {
-            true => Ok(Some(dir)),
-            false => Err(ConfigError::NoSuchModel {
-                model: self.model.to_string(),
-                dir,
-                cure,
-            }),
+        match &self.model {
+            ModelName::Demo | ModelName::Random => Ok(None),
+            ModelName::Folder(dir) if dir.is_dir() => Ok(Some(dir.clone())),
+            ModelName::Folder(dir) => {
+                let cure = "give the folder that holds model.safetensors".to_owned();
+                Err(no_model(dir.clone(), cure))
+            }
+            ModelName::Hub(name) => {
+                // A download that broke off early leaves a folder without it.
+                let fetched = self.hub_model_dir(name);
+                if fetched.join("model.safetensors").exists() {
+                    return Ok(Some(fetched));
+                }
+                if let Some(cached) = self.hub.cached_snapshot(name, "main") {
+                    return Ok(Some(cached));
+                }
+                let cure = format!("run `vivavoce fetch {name}` first");
+                Err(no_model(fetched, cure))
+            }
         }
     }
 }

@@ -1,5 +1,8 @@
 //! The command line: help, wrong values, the order of settings, what `doctor` says.
 
+mod doctor;
+
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 
 use clap::CommandFactory;
@@ -64,9 +67,14 @@ fn help_and_version_are_printed_and_are_no_error() {
 #[test]
 fn a_reader_that_goes_away_is_not_an_error() {
     let home = Home::new();
+    let reference = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/server/engine/tests/fixtures/tiny2"
+    );
     for args in [
         &["doctor", "--listen", "127.0.0.1:0"][..],
         &["serve", "--help"],
+        &["verify", "--device", "cpu", "--reference", reference],
     ] {
         let mut child = home.spawn_with(&[], args);
         drop(child.stdout.take());
@@ -77,7 +85,7 @@ fn a_reader_that_goes_away_is_not_an_error() {
 
 #[test]
 fn a_wrong_argument_is_one_line_that_names_it_and_exit_code_2() {
-    let cases: [(&[&str], &[&str]); 22] = [
+    let cases: [(&[&str], &[&str]); 23] = [
         (
             &["serve", "--slots", "0"],
             &["--slots", "'0'", "from 1 to 256"],
@@ -100,7 +108,11 @@ fn a_wrong_argument_is_one_line_that_names_it_and_exit_code_2() {
             &["serve", "--dtype", "f16"],
             &["--dtype", "'f16'", "f32, bf16, q8_0"],
         ),
-        (&["serve", "--kv-dtype", "q8_0"], &["--kv-dtype", "fp8"]),
+        (
+            &["serve", "--kv-dtype", "fp8"],
+            &["--kv-dtype", "'fp8'", "one of auto, f32, bf16"],
+        ),
+        (&["doctor", "--kv-dtype", "fp8"], &["--kv-dtype", "'fp8'"]),
         (
             &["serve", "--order", "later"],
             &["--order", "sooner, overlapped"],
@@ -204,6 +216,121 @@ fn a_wrong_setting_in_environment_or_file_names_its_place() {
     let missing = home.run(&["serve", "--config", "nowhere.toml"]);
     assert_eq!(missing.code, Some(2), "{missing:?}");
     assert!(missing.complaint().contains("nowhere.toml"), "{missing:?}");
+    let causes = missing.complaint().matches("os error").count();
+    assert_eq!(causes, 1, "the cause is said once: {missing:?}");
+}
+
+#[test]
+fn serve_says_what_cannot_work_before_it_opens_the_port() {
+    let home = Home::new();
+    std::fs::create_dir(home.path().join("empty")).expect("writable");
+    let fetch_broke = home.data().join("models/owner/name/.fetch");
+    std::fs::create_dir_all(fetch_broke).expect("writable");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken_address = taken.local_addr().expect("it is bound").to_string();
+    let free = "127.0.0.1:0";
+    let cases: [(&str, &[&str], &[&str]); 4] = [
+        (
+            free,
+            &["--model", "./empty"],
+            &[
+                "--model ./empty",
+                "has no model.safetensors; give the folder",
+            ],
+        ),
+        (
+            free,
+            &["--model", "owner/name"],
+            &["run `vivavoce fetch owner/name` first"],
+        ),
+        (
+            free,
+            &["--model", "./nowhere"],
+            &["there is no model in ./nowhere; give the folder"],
+        ),
+        (
+            &taken_address,
+            &[],
+            &["cannot listen on", &taken_address, "another vivavoce?"],
+        ),
+    ];
+    for (listen, args, words) in cases {
+        let refused =
+            home.run(&[&["serve", "--device", "cpu", "--listen", listen][..], args].concat());
+        assert_eq!(refused.code, Some(1), "{args:?}: {refused:?}");
+        assert!(
+            !refused.stderr.contains("listening"),
+            "{args:?}: {refused:?}"
+        );
+        for word in words {
+            assert!(refused.complaint().contains(word), "{args:?}: {refused:?}");
+        }
+        assert!(
+            refused.complaint().matches("os error").count() <= 1,
+            "{refused:?}"
+        );
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_server_without_callers_stops_at_once_and_says_so() {
+    let home = Home::new();
+    let args = [
+        "serve",
+        "--device",
+        "cpu",
+        "--slots",
+        "1",
+        "--listen",
+        "127.0.0.1:0",
+    ];
+    let mut server = home.spawn_with(&[], &args);
+    let log = BufReader::new(server.stderr.take().expect("it is piped"));
+    let mut lines = log.lines().map(|line| line.expect("the log is UTF-8"));
+    let ready = lines.find(|line| line.contains(" ready "));
+    let ready = ready.expect("the demo loads");
+    let seconds = ready.split_once("seconds=").expect("it says how long").1;
+    let decimals = seconds
+        .split_once('.')
+        .map_or(0, |(_, decimals)| decimals.len());
+    assert!(decimals <= 2, "{ready}");
+    let id = server.id().to_string();
+    let asked = std::process::Command::new("kill")
+        .args(["-TERM", &id])
+        .status();
+    assert!(asked.is_ok_and(|status| status.success()));
+    let rest: Vec<String> = lines.collect();
+    assert_eq!(server.wait().expect("it ends").code(), Some(0), "{rest:?}");
+    assert!(
+        rest.last().is_some_and(|line| line.ends_with("stopped")),
+        "{rest:?}"
+    );
+    assert!(!rest.concat().contains("may finish"), "{rest:?}");
+}
+
+#[test]
+fn a_call_offline_ends_with_what_was_written_and_warns_of_silence() {
+    let home = Home::new();
+    let input = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/data/demo/user_question1.wav"
+    );
+    let files = ["--output", "b.wav", "--transcript", "b.json"];
+    let args = [
+        &["run", "--device", "cpu", "--frames", "1", "--input", input][..],
+        &files,
+    ]
+    .concat();
+    let called = home.run(&args);
+    assert_eq!(called.code, Some(0), "{called:?}");
+    assert_eq!(called.stdout, "b.wav: 0.1 s of sound\nb.json: the words\n");
+    assert!(
+        called.stderr.contains("said nothing within 1 frames")
+            && called.stderr.contains("--frames"),
+        "{called:?}"
+    );
+    assert!(home.path().join("b.wav").exists() && home.path().join("b.json").exists());
 }
 
 /// `doctor --json` as JSON, and its exit code.
@@ -319,69 +446,4 @@ fn secrets_print_as_stars() {
     let text = home.run_with(&variables, &["doctor", "--listen", "127.0.0.1:0"]);
     assert!(text.stdout.contains("********"), "{text:?}");
     assert!(!format!("{text:?}").contains("topsecret"));
-}
-
-#[test]
-fn doctor_fails_with_the_first_reason_when_serve_would_not_work() {
-    let home = Home::new();
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let taken = taken
-        .local_addr()
-        .map(|address| (taken, address))
-        .expect("it is bound");
-    let address = taken.1.to_string();
-    std::fs::write(home.path().join("file"), "").expect("writable");
-    std::fs::create_dir(home.path().join("empty")).expect("writable");
-    let cases: [(&str, &[&str]); 5] = [
-        ("port", &["--listen", &address]),
-        ("model", &["--model", "./empty"]),
-        ("model", &["--model", "./nowhere"]),
-        ("model", &["--model", "owner/not-fetched"]),
-        ("data folder", &["--data-dir", "file/sub"]),
-    ];
-    for (name, args) in cases {
-        let args = if name == "port" {
-            args.to_vec()
-        } else {
-            [&ANY_PORT[..], args].concat()
-        };
-        let finished = home.run(&[&["doctor", "--json"][..], &args].concat());
-        assert_eq!(finished.code, Some(1), "{args:?}: {finished:?}");
-        assert!(
-            finished.complaint().starts_with(&format!("{name}: ")),
-            "{args:?}: {finished:?}"
-        );
-        let report: Value = serde_json::from_str(&finished.stdout).expect("doctor prints JSON");
-        assert_eq!(report["ok"], false);
-        assert_eq!(check(&report, name)["state"], "fail", "{report}");
-        assert!(check(&report, name)["cure"].is_string(), "{report}");
-    }
-    #[cfg(not(feature = "cuda"))]
-    {
-        let (code, report) = doctor(
-            &home,
-            &[],
-            &[&ANY_PORT[..], &["--device", "cuda:0"]].concat(),
-        );
-        assert_eq!(
-            (code, &check(&report, "gpu")["state"]),
-            (Some(1), &"fail".into()),
-            "{report}"
-        );
-    }
-}
-
-#[test]
-fn doctor_survives_settings_it_cannot_read_and_names_misspelt_variables() {
-    let home = Home::new();
-    let (code, report) = doctor(&home, &[("VIVAVOCE_RING", "none")], &[]);
-    assert_eq!(code, Some(1));
-    let finding = check(&report, "settings")["finding"]
-        .as_str()
-        .expect("text")
-        .to_owned();
-    assert!(finding.contains("VIVAVOCE_RING"), "{finding}");
-    let (code, report) = doctor(&home, &[("VIVAVOCE_SLOT", "3")], &ANY_PORT);
-    assert_eq!(code, Some(0));
-    assert_eq!(check(&report, "environment")["state"], "note", "{report}");
 }

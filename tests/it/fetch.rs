@@ -89,7 +89,12 @@ fn a_model_arrives_whole_and_its_name_can_be_served() {
         "{asked:?}"
     );
     let doctor = home.run(&["doctor", "--model", NAME, "--listen", "127.0.0.1:0"]);
-    assert_eq!(doctor.code, Some(0), "{doctor:?}");
+    // It is found and opened. The stand-in's weights are too few to be served, and doctor sees what serve would see.
+    let complaint = doctor.complaint();
+    assert!(
+        complaint.contains("model.safetensors: tensor text_emb.weight is missing"),
+        "{complaint}"
+    );
 }
 
 #[test]
@@ -246,11 +251,26 @@ fn nobody_at_the_address_is_one_line() {
     // Port 9 of the own machine: nothing listens there.
     let fetched = home.run_with(&[("HF_ENDPOINT", "http://127.0.0.1:9")], &["fetch", NAME]);
     assert_eq!(fetched.code, Some(1), "{fetched:?}");
+    let complaint = fetched.complaint();
+    assert!(complaint.contains("http://127.0.0.1:9"), "{complaint}");
+    assert!(complaint.contains("HF_ENDPOINT"), "{complaint}");
     assert!(
-        fetched.complaint().contains("http://127.0.0.1:9"),
-        "{fetched:?}"
+        !complaint.contains("goes on"),
+        "nothing is here: {complaint}"
     );
     assert_eq!(fetched.stderr.lines().count(), 1, "{fetched:?}");
+    assert!(!folder(&home).exists(), "no empty folder stays behind");
+    let doctor = home.run(&["doctor", "--model", NAME, "--listen", "127.0.0.1:0"]);
+    assert!(
+        doctor.complaint().contains("there is no model in"),
+        "{doctor:?}"
+    );
+    assert!(
+        doctor
+            .stdout
+            .contains(&format!("-> run `vivavoce fetch {NAME}` first")),
+        "{doctor:?}"
+    );
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "auto|cpu|cuda:N")]
     pub device: Option<crate::config::values::DeviceChoice>,
     /// Number format of the attention memory [default: auto]
-    #[arg(long, value_name = "auto|f32|bf16|fp8")]
+    #[arg(long, value_name = "auto|f32|bf16")]
     pub kv_dtype: Option<crate::config::values::KvDtype>,
     /// CPU threads of the engine, 1 to 1024 [default: auto, one per core]
     #[arg(long, value_name = "N|auto")]

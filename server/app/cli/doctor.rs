@@ -31,7 +31,8 @@ Examples:
   vivavoce doctor --json | jq .checks
       for programs
 
-Exit codes: 0 serve would work with these settings, 1 it would not (the first reason is on the error stream).")]
+Exit codes: 0 serve would work with these settings; 1 it would not, 2 a setting cannot be used (the first reason is on \
+the error stream).")]
 pub struct DoctorArgs {
     /// Print one JSON object
     #[arg(long)]
@@ -83,33 +84,30 @@ impl From<Setting> for SettingLine {
     }
 }
 
-/// Looks at the machine and prints. Settings that do not hold together are a finding, not the end.
+/// Looks at the machine and prints. Settings that cannot be used are findings, not the end: the other checks go on with
+/// defaults in their place.
 ///
 /// # Errors
 /// Only when the report cannot be printed.
-pub fn run(args: DoctorArgs, config: Result<Config, ConfigError>) -> anyhow::Result<Outcome> {
-    let mut checks = vec![machine::cpu(), machine::memory()];
-    let settings = match config {
-        Ok(config) => {
-            checks.extend(checks::all(&config));
-            config.settings
-        }
-        Err(err) => {
-            checks.push(Check::fail(
-                "settings",
-                err.to_string(),
-                "correct this setting",
-            ));
-            Vec::new()
-        }
-    };
+pub fn run(
+    args: DoctorArgs,
+    config: Config,
+    problems: Vec<ConfigError>,
+) -> anyhow::Result<Outcome> {
+    let cure = "correct it or take it out; the checks go on with the default";
+    let settings = problems
+        .iter()
+        .map(|problem| Check::fail("settings", problem.to_string(), cure));
+    let mut checks: Vec<Check> = settings.collect();
+    checks.extend([machine::cpu(), machine::memory()]);
+    checks.extend(checks::all(&config));
     let first_failure = checks.iter().find(|check| check.state == State::Fail);
     let complaint = first_failure.map(|check| format!("{}: {}", check.name, check.finding));
     let report = Report {
         ok: complaint.is_none(),
         version: env!("CARGO_PKG_VERSION"),
         checks,
-        settings: settings.into_iter().map(SettingLine::from).collect(),
+        settings: config.settings.into_iter().map(SettingLine::from).collect(),
     };
     match args.json {
         true => super::tell(serde_json::to_string_pretty(&report)?),
@@ -119,7 +117,10 @@ pub fn run(args: DoctorArgs, config: Result<Config, ConfigError>) -> anyhow::Res
         None => Outcome::Done,
         Some(complaint) => {
             super::complain(&complaint);
-            Outcome::Refused
+            match problems.is_empty() {
+                true => Outcome::Refused,
+                false => Outcome::WrongSettings,
+            }
         }
     })
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use anyhow::Context;
+use anyhow::anyhow;
 use engine::backend::Backend;
 use engine::config::ModelConfig;
 use engine::device::{self, DeviceError, Sizing, Target};
@@ -20,6 +20,7 @@ use engine::weights::Checkpoint;
 use slots::engine::EngineError;
 
 use super::doctor::machine::Memory;
+use super::model_files::ModelFiles;
 use crate::config::Config;
 use crate::config::values::{
     DeviceChoice, Dtype, KvDtype, ModelName, Order, PinPrompt, Ring, SlotCount, ThreadCount,
@@ -43,9 +44,14 @@ const F32_BYTES_MAX: u64 = 2 << 30;
 /// One line: what is not there, or which file, tensor and shape is wrong.
 pub fn open_checkpoint(config: &Config) -> anyhow::Result<Arc<Checkpoint>> {
     let checkpoint = match (&config.model, config.model_dir()?) {
-        (_, Some(dir)) => {
-            Checkpoint::open(&dir).with_context(|| format!("model {}", config.model))?
-        }
+        (model, Some(dir)) => Checkpoint::open(&dir).map_err(|err| {
+            // What the folder lacks says more than the first file that could not be opened.
+            let problems = ModelFiles::inspect(&dir).problems;
+            match problems.iter().find(|problem| !problem.is_harmless()) {
+                Some(problem) => anyhow!("--model {model}: {problem}; {}", problem.cure(model)),
+                None => anyhow!(err).context(format!("--model {model}")),
+            }
+        })?,
         (ModelName::Random, None) => Checkpoint::random(ModelConfig::published(), RANDOM_SEED)?,
         (_, None) => Checkpoint::demo()?,
     };
@@ -116,6 +122,15 @@ pub fn gpu_hint(config: &Config) -> Option<String> {
     })
 }
 
+/// The settings' device in the engine's words.
+pub fn device_choice(config: &Config) -> device::Choice {
+    match config.device {
+        DeviceChoice::Auto => device::Choice::Auto,
+        DeviceChoice::Cpu => device::Choice::Cpu,
+        DeviceChoice::Cuda(number) => device::Choice::Cuda(number as usize),
+    }
+}
+
 /// Threads of the CPU's kernels.
 pub fn threads(config: &Config) -> usize {
     match config.threads {
@@ -146,12 +161,7 @@ struct Place {
 
 impl Place {
     fn new(config: &Config, checkpoint: &Checkpoint) -> anyhow::Result<Self> {
-        let choice = match config.device {
-            DeviceChoice::Auto => device::Choice::Auto,
-            DeviceChoice::Cpu => device::Choice::Cpu,
-            DeviceChoice::Cuda(number) => device::Choice::Cuda(number as usize),
-        };
-        let resolved = device::resolve(choice)?;
+        let resolved = device::resolve(device_choice(config))?;
         if let Some(reason) = &resolved.instead_of_gpu {
             tracing::debug!(%reason, "computing on the CPU");
         }
@@ -168,7 +178,6 @@ impl Place {
         let kv_dtype = match (config.kv_dtype, dtype) {
             (KvDtype::F32, _) | (KvDtype::Auto, WeightDtype::F32) => RingDtype::F32,
             (KvDtype::Bf16, _) | (KvDtype::Auto, _) => RingDtype::Bf16,
-            (KvDtype::Fp8, _) => anyhow::bail!("--kv-dtype fp8 is not offered yet; use bf16"),
         };
         Ok(Self {
             target,

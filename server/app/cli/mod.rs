@@ -81,6 +81,8 @@ pub enum Outcome {
     Done,
     /// A check failed or something was refused; the command has said what.
     Refused,
+    /// A setting cannot be used; the command has said which.
+    WrongSettings,
     /// The device failed.
     DeviceFailed,
     /// A tick hung and the watchdog ended it.
@@ -92,6 +94,7 @@ impl From<Outcome> for ExitCode {
         ExitCode::from(match outcome {
             Outcome::Done => 0,
             Outcome::Refused => 1,
+            Outcome::WrongSettings => USAGE,
             Outcome::DeviceFailed => 3,
             Outcome::Hung => HUNG,
         })
@@ -109,7 +112,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => match dispatch(cli, &Environment::of_process()) {
             Ok(outcome) => outcome.into(),
             Err(err) => {
-                complain(&format!("{err:#}"));
+                complain(&with_causes(&err));
                 let config = err.downcast_ref::<ConfigError>();
                 ExitCode::from(if config.is_some_and(ConfigError::is_usage) {
                     USAGE
@@ -145,15 +148,11 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Erro
 
 fn dispatch(cli: Cli, environment: &Environment) -> anyhow::Result<Outcome> {
     let place = cli.place;
-    let load = |flags: Flags| {
-        Config::load(
-            &Flags {
-                place: place.clone(),
-                ..flags
-            },
-            environment,
-        )
+    let with_place = |flags: Flags| Flags {
+        place: place.clone(),
+        ..flags
     };
+    let load = |flags: Flags| Config::load(&with_place(flags), environment);
     match cli.command {
         Command::Serve(args) => {
             let config = load(args.flags())?;
@@ -175,10 +174,19 @@ fn dispatch(cli: Cli, environment: &Environment) -> anyhow::Result<Outcome> {
         }
         Command::Fetch(args) => fetch::run(args, load(Flags::default())?),
         Command::Doctor(args) => {
-            let config = load(args.flags());
-            doctor::run(args, config)
+            let (config, problems) = Config::read(&with_place(args.flags()), environment);
+            doctor::run(args, config, problems)
         }
     }
+}
+
+/// The error and what is behind it, in one line. Many errors name their cause in their own text; it is said once.
+pub(crate) fn with_causes(err: &anyhow::Error) -> String {
+    let causes = err.chain().skip(1).map(ToString::to_string);
+    causes.fold(err.to_string(), |said, cause| match said.contains(&cause) {
+        true => said,
+        false => format!("{said}: {cause}"),
+    })
 }
 
 /// Prints one line for people on the error stream.

@@ -5,10 +5,11 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use super::disk::bytes_text;
+use crate::config::values::ModelName;
 
 /// The part a file plays in a model folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +94,28 @@ impl fmt::Display for Problem {
     }
 }
 
+impl Problem {
+    /// Whether a server can be started all the same: without voices callers get no voice prompt.
+    pub fn is_harmless(&self) -> bool {
+        matches!(self, Self::Missing(_, VOICES))
+    }
+
+    /// What to do about it in the folder of `model`.
+    pub fn cure(&self, model: &ModelName) -> String {
+        match model {
+            ModelName::Hub(name) => format!("run `vivavoce fetch {name}` again"),
+            _ => "give the folder that holds all files of the model, or copy them there again"
+                .to_owned(),
+        }
+    }
+}
+
+/// What is missing where there is no voice.
+const VOICES: &str = "voices (voices.tgz or voices/*.pt)";
+
+/// What the published model takes on a disk.
+pub const PUBLISHED_BYTES: u64 = 17_000_000_000;
+
 /// What is in a model folder.
 #[derive(Clone, Debug, Default)]
 pub struct ModelFiles {
@@ -109,7 +132,8 @@ impl ModelFiles {
         for sub in ["", "voices"] {
             match list(&dir.join(sub), sub) {
                 Ok(files) => found.files.extend(files),
-                Err(err) if sub.is_empty() => {
+                // A folder that is not there lacks every part.
+                Err(err) if sub.is_empty() && err.kind() != ErrorKind::NotFound => {
                     found
                         .problems
                         .push(Problem::Unreadable(dir.to_owned(), err.to_string()));
@@ -124,10 +148,7 @@ impl ModelFiles {
             (has(Part::Weights), "model.safetensors"),
             (has(Part::Codec), "tokenizer-*.safetensors (the codec)"),
             (has(Part::Tokenizer), "tokenizer_spm_*.model"),
-            (
-                has(Part::VoiceArchive) || has(Part::Voice),
-                "voices (voices.tgz or voices/*.pt)",
-            ),
+            (has(Part::VoiceArchive) || has(Part::Voice), VOICES),
         ];
         let missing = needed.iter().filter(|(is_there, _)| !is_there);
         found.problems = missing

@@ -45,7 +45,8 @@ impl Progress {
             Some(bar) => bar.inc(steps),
             None if self.last_line.get().elapsed() >= LINE_GAP => {
                 self.last_line.set(Instant::now());
-                eprintln!("{}: {} of {}", self.what, self.done.get(), self.total);
+                let (what, done, total) = (&self.what, self.done.get(), self.total);
+                super::note(format_args!("{what}: {done} of {total}"));
             }
             None => {}
         }

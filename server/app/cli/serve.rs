@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::anyhow;
 use clap::Args;
 use engine::backend::Backend;
 use engine::prepare::CallMaker;
@@ -19,6 +19,7 @@ use slots::units::SlotId;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
+use super::doctor::checks::bind_cure;
 use super::engine::{
     WithBackend, call_maker, engine_options, gpu_hint, open_checkpoint, slots, with_backend,
 };
@@ -27,6 +28,7 @@ use super::{HUNG, Outcome, complain};
 use crate::config::flags::{EngineFlags, ServerFlags};
 use crate::config::values::LogFormat;
 use crate::config::{Config, Flags};
+use crate::stepper::board::SlotPhase;
 use crate::stepper::handle::StepperHandle;
 use crate::stepper::{self, Options, StartError, StepperThread};
 use crate::telemetry;
@@ -85,11 +87,19 @@ pub fn run(_args: ServeArgs, config: Config) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(serve(Arc::new(config)))
+    let outcome = runtime.block_on(serve(Arc::new(config)));
+    // A file that is still being read, from a disk that does not answer, must not keep a stopped server alive.
+    runtime.shutdown_background();
+    outcome
 }
 
-/// The port opens first, so that whoever asks meanwhile hears that the model is being loaded.
+/// What can be known at once is checked first: the device, the model's files, whether its slots fit. Then the port opens,
+/// before the weights are read, so that whoever asks meanwhile hears that the model is being loaded.
 async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
+    let mut signals = Signals::new()?;
+    let began = Instant::now();
+    let opening = Arc::clone(&config);
+    let found = tokio::task::spawn_blocking(move || Found::look(&opening)).await??;
     let access = match config.listen.ip().to_canonical().is_loopback() {
         true => Access::Loopback,
         false => Access::Open,
@@ -100,10 +110,11 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
         ..WebSettings::default()
     };
     let app = AppState::<CallMaker>::new(settings);
-    let listener = web::bind(config.listen).with_context(|| {
-        format!(
-            "cannot listen on {}; choose another address with --listen",
-            config.listen
+    let listener = web::bind(config.listen).map_err(|err| {
+        anyhow!(
+            "cannot listen on {}: {err}; {}",
+            config.listen,
+            bind_cure(&err)
         )
     })?;
     let address = listener.local_addr()?;
@@ -115,11 +126,10 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
     ));
     tracing::info!("listening on http://{address}");
 
-    let mut signals = Signals::new()?;
     let outcome = tokio::select! {
-        outcome = load_and_tick(&config, &app) => outcome,
+        outcome = load_and_tick(&config, found, &app, began) => outcome.map(Some),
         () = signals.next() => {
-            tracing::info!("stopped while loading");
+            tracing::info!("stopping while the model is being loaded");
             Ok(None)
         }
     };
@@ -135,7 +145,22 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
     close.send_replace(true);
     // Requests that are still being answered end with the process.
     let _ = tokio::time::timeout(FAREWELL_LIMIT, server).await;
+    tracing::info!("stopped");
     Ok(outcome)
+}
+
+/// The model, looked through but not read, and how many slots of it the device takes.
+struct Found {
+    checkpoint: Arc<Checkpoint>,
+    slots: usize,
+}
+
+impl Found {
+    fn look(config: &Config) -> anyhow::Result<Self> {
+        let checkpoint = open_checkpoint(config)?;
+        let slots = slots(config, &checkpoint)?;
+        Ok(Self { checkpoint, slots })
+    }
 }
 
 /// The ticking engine.
@@ -144,15 +169,15 @@ struct Running {
     thread: StepperThread,
 }
 
-/// Loads the model and starts the tick; `None` is never given by itself.
+/// Loads the model and starts the tick.
 async fn load_and_tick(
     config: &Arc<Config>,
+    found: Found,
     app: &AppState<CallMaker>,
-) -> anyhow::Result<Option<Running>> {
-    let began = Instant::now();
+    began: Instant,
+) -> anyhow::Result<Running> {
+    let Found { checkpoint, slots } = found;
     tracing::info!(model = %config.model, "loading the model");
-    let opening = Arc::clone(config);
-    let checkpoint = tokio::task::spawn_blocking(move || open_checkpoint(&opening)).await??;
     for broken in checkpoint.voices().broken() {
         tracing::warn!("{broken}");
     }
@@ -162,7 +187,6 @@ async fn load_and_tick(
             checkpoint.voices().source()
         );
     }
-    let slots = slots(config, &checkpoint)?;
     if let Some(hint) = gpu_hint(config) {
         tracing::info!("{hint}");
     }
@@ -179,10 +203,10 @@ async fn load_and_tick(
     tracing::info!(
         slots,
         voices = checkpoint.voices().len(),
-        seconds = began.elapsed().as_secs_f32(),
+        seconds = (began.elapsed().as_secs_f64() * 100.0).round() / 100.0,
         "ready"
     );
-    Ok(Some(Running { handle, thread }))
+    Ok(Running { handle, thread })
 }
 
 /// Starts the tick on the chosen backend.
@@ -294,7 +318,15 @@ async fn until_stopped(
                     tracing::info!("stopping at once");
                     running.handle.stop();
                 } else {
-                    tracing::info!("no new callers; running calls may finish; a second signal ends them");
+                    let board = running.handle.board();
+                    let free = board.slots_in(SlotPhase::Free);
+                    match (board.capacity() - free) as u64 + board.waiting() {
+                        0 => tracing::info!("stopping"),
+                        callers => tracing::info!(
+                            callers,
+                            "no new callers; running calls may finish; a second signal ends them"
+                        ),
+                    }
                     running.handle.drain();
                 }
                 asked = true;

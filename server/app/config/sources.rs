@@ -145,8 +145,8 @@ pub enum ConfigError {
         /// The address.
         listen: SocketAddr,
     },
-    /// The model's folder is not there.
-    #[error("--model {model}: there is no folder {}; {cure}", dir.display())]
+    /// The model is not where it would be.
+    #[error("--model {model}: there is no model in {}; {cure}", dir.display())]
     NoSuchModel {
         /// What was asked for.
         model: String,
@@ -169,6 +169,8 @@ pub struct Sources<'a> {
     environment: &'a Environment,
     file: Option<SettingsFile>,
     picked: Vec<Setting>,
+    /// What cannot be used, in the order in which it was found; a default stands in for it.
+    problems: Vec<ConfigError>,
 }
 
 struct SettingsFile {
@@ -178,42 +180,41 @@ struct SettingsFile {
 
 impl<'a> Sources<'a> {
     /// Finds the data folder and reads the settings file: the one of `--config`, else the data folder's if it has one.
-    pub(super) fn open(
-        place: &PlaceFlags,
-        environment: &'a Environment,
-    ) -> Result<(Self, PathBuf), ConfigError> {
+    pub(super) fn open(place: &PlaceFlags, environment: &'a Environment) -> (Self, PathBuf) {
         let mut sources = Self {
             environment,
             file: None,
             picked: Vec::new(),
+            problems: Vec::new(),
         };
         let given = place.config.clone();
         let given = given.or_else(|| environment.get("VIVAVOCE_CONFIG").map(PathBuf::from));
         if let Some(path) = &given {
-            sources.file = Some(SettingsFile::read(path)?);
+            sources.read_file(path);
         }
         let default = default_data_dir(environment).map(PathText);
         let flag = place.data_dir.clone().map(PathText);
         let data_dir = sources
-            .pick("data-dir", &flag, default.unwrap_or_default())?
+            .pick("data-dir", &flag, default.unwrap_or_default())
             .0;
-        if data_dir.as_os_str().is_empty() {
-            return Err(ConfigError::NoDataDir);
-        }
         let own = data_dir.join(FILE_NAME);
-        if given.is_none() && own.is_file() {
-            sources.file = Some(SettingsFile::read(&own)?);
+        if data_dir.as_os_str().is_empty() {
+            sources.problems.push(ConfigError::NoDataDir);
+        } else if given.is_none() && own.is_file() {
+            sources.read_file(&own);
         }
-        Ok((sources, data_dir))
+        (sources, data_dir)
     }
 
-    /// The value of setting `key` from the highest layer that has one.
-    pub(super) fn pick<T>(
-        &mut self,
-        key: &'static str,
-        flag: &Option<T>,
-        default: T,
-    ) -> Result<T, ConfigError>
+    fn read_file(&mut self, path: &Path) {
+        match SettingsFile::read(path) {
+            Ok(file) => self.file = Some(file),
+            Err(err) => self.problems.push(err),
+        }
+    }
+
+    /// The value of setting `key` from the highest layer that has one; the default where that one cannot be used.
+    pub(super) fn pick<T>(&mut self, key: &'static str, flag: &Option<T>, default: T) -> T
     where
         T: FromStr<Err = ValueError> + fmt::Display + Clone,
     {
@@ -226,27 +227,31 @@ impl<'a> Sources<'a> {
         key: &'static str,
         flag: &Option<T>,
         default: (T, Source),
-    ) -> Result<T, ConfigError>
+    ) -> T
     where
         T: FromStr<Err = ValueError> + fmt::Display + Clone,
     {
         let variable = format!("{PREFIX}{}", key.to_uppercase().replace('-', "_"));
-        let (value, source) = if let Some(value) = flag {
-            (value.clone(), Source::Flag)
+        let found = if let Some(value) = flag {
+            Ok((value.clone(), Source::Flag))
         } else if let Some(text) = self.environment.get(&variable) {
-            (parse(&variable, text)?, Source::Variable(variable))
+            parse(&variable, text).map(|value| (value, Source::Variable(variable)))
         } else if let Some((text, path)) = self.in_file(key) {
             let place = format!("{key} in {}", path.display());
-            (parse(&place, &text)?, Source::File(path))
+            parse(&place, &text).map(|value| (value, Source::File(path)))
         } else {
-            default
+            Ok(default.clone())
         };
+        let (value, source) = found.unwrap_or_else(|problem| {
+            self.problems.push(problem);
+            default
+        });
         self.picked.push(Setting {
             key: key.to_owned(),
             value: value.to_string(),
             source,
         });
-        Ok(value)
+        value
     }
 
     fn in_file(&self, key: &str) -> Option<(String, PathBuf)> {
@@ -273,19 +278,20 @@ impl<'a> Sources<'a> {
             .collect()
     }
 
-    /// Everything that was picked, once every key of the file is known to belong to a setting.
-    pub(super) fn finish(self) -> Result<Vec<Setting>, ConfigError> {
+    /// Everything that was picked, and everything that cannot be used: now every key of the file must belong to a
+    /// setting.
+    pub(super) fn finish(mut self) -> (Vec<Setting>, Vec<ConfigError>) {
         if let Some(file) = self.file {
             let known: BTreeSet<&str> = self.picked.iter().map(|s| s.key.as_str()).collect();
             if let Some(key) = file.values.keys().find(|key| !known.contains(key.as_str())) {
-                return Err(ConfigError::UnknownKey {
+                self.problems.push(ConfigError::UnknownKey {
                     key: key.clone(),
                     file: file.path,
                     known: Vec::from_iter(known).join(", "),
                 });
             }
         }
-        Ok(self.picked)
+        (self.picked, self.problems)
     }
 }
 

@@ -83,8 +83,6 @@ named! {
         F32 = "f32",
         /// 16-bit brain floats.
         Bf16 = "bf16",
-        /// 8-bit floats.
-        Fp8 = "fp8",
     }
 }
 

@@ -97,7 +97,7 @@ fn a_connection_that_breaks_too_often_keeps_what_is_here() {
     assert!(
         fetched
             .complaint()
-            .contains("the same command goes on from there"),
+            .contains("are kept, the same command goes on from there"),
         "{fetched:?}"
     );
     assert!(part_of(&home, &hub, MODEL).exists());

@@ -5,14 +5,19 @@
 use std::fmt;
 use std::net::TcpListener;
 
-use engine::device::{self, Choice, Resolved, Target};
+use engine::device::{self, Resolved, Target};
 use serde::Serialize;
 
-use super::machine::Memory;
 use crate::cli::disk::{bytes_text, check_writable, free_bytes};
-use crate::cli::model_files::ModelFiles;
+use crate::cli::engine::{device_choice, open_checkpoint, slots};
+use crate::cli::model_files::{ModelFiles, PUBLISHED_BYTES};
+use crate::cli::with_causes;
 use crate::config::Config;
-use crate::config::values::{DeviceChoice, ModelName};
+use crate::config::values::ModelName;
+
+/// Weights that a CPU can hope to step in real time: a tick reads each of them once, and 80 ms at the 50 GB/s of a
+/// good desktop are 4 GB.
+const CPU_BYTES_MAX: u64 = 4_000_000_000;
 
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -70,6 +75,12 @@ impl Check {
         }
     }
 
+    /// Something to mend, from a message of the form "what is wrong; what to do"; `cure` if it does not say what to do.
+    pub fn refusal(name: &'static str, message: &str, cure: &str) -> Self {
+        let (finding, cure) = message.rsplit_once("; ").unwrap_or((message, cure));
+        Self::fail(name, finding, cure)
+    }
+
     /// Something to mend.
     pub fn fail(name: &'static str, finding: impl Into<String>, cure: impl Into<String>) -> Self {
         Self {
@@ -83,13 +94,9 @@ impl Check {
 
 /// Every check that depends on settings.
 pub fn all(config: &Config) -> Vec<Check> {
-    let mut checks = vec![
-        gpu(config),
-        model(config),
-        data_dir(config),
-        port(config),
-        microphone(config),
-    ];
+    let mut checks = vec![gpu(config), model(config)];
+    checks.extend(data_dir(config));
+    checks.extend([port(config), microphone(config)]);
     if config.offline {
         let advice = "`fetch` uses only what is on this machine";
         checks.push(Check::note("network", "downloads are switched off", advice));
@@ -109,11 +116,7 @@ pub fn all(config: &Config) -> Vec<Check> {
 /// Where the engine would run. The engine looks for driver and libraries; nothing is started on a device.
 fn gpu(config: &Config) -> Check {
     const NAME: &str = "gpu";
-    let choice = match config.device {
-        DeviceChoice::Auto => Choice::Auto,
-        DeviceChoice::Cpu => Choice::Cpu,
-        DeviceChoice::Cuda(number) => Choice::Cuda(number as usize),
-    };
+    let choice = device_choice(config);
     let info = match device::resolve(choice) {
         Ok(Resolved {
             target: Target::Cuda(number),
@@ -144,99 +147,128 @@ fn gpu(config: &Config) -> Check {
                 info.capability.1,
             ),
         ),
-        Err(err) => {
-            let finding = format!("--device {}: {err}", config.device);
-            Check::fail(NAME, finding, "see the message, or use --device cpu")
-        }
+        Err(err) => Check::refusal(
+            NAME,
+            &format!("--device {}: {err}", config.device),
+            "compute on the CPU with --device cpu",
+        ),
     }
 }
 
+/// The model's files, and whether its slots fit: the same questions that `serve` asks before it opens the port.
 fn model(config: &Config) -> Check {
     const NAME: &str = "model";
-    let dir = match config.model_dir() {
-        Ok(Some(dir)) => dir,
-        Ok(None) if config.model == ModelName::Random => {
-            return Check::note(
-                NAME,
-                "random weights of the published size",
-                "for measuring; it speaks noise",
-            );
+    const CURE: &str = "give another model with --model";
+    let mut lacks = None;
+    let (finding, bytes) = match config.model_dir() {
+        Ok(Some(dir)) => {
+            let found = ModelFiles::inspect(&dir);
+            let (harmless, problems): (Vec<_>, Vec<_>) = found
+                .problems
+                .iter()
+                .partition(|problem| problem.is_harmless());
+            if let Some(problem) = problems.first() {
+                return Check::fail(NAME, problem.to_string(), problem.cure(&config.model));
+            }
+            lacks = harmless.first().map(|problem| problem.to_string());
+            let finding = format!("{}: {}", dir.display(), found.summary());
+            (finding, found.bytes())
         }
-        Ok(None) => return Check::ok(NAME, "demo, inside the program"),
-        Err(err) => return Check::fail(NAME, err.to_string(), "see the message"),
-    };
-    let found = ModelFiles::inspect(&dir);
-    if let Some(problem) = found.problems.first() {
-        let cure = match &config.model {
-            ModelName::Hub(name) => format!("run `vivavoce fetch {name}` again"),
-            _ => "copy the folder again, whole".to_owned(),
-        };
-        return Check::fail(NAME, problem.to_string(), cure);
-    }
-    let finding = format!("{}: {}", dir.display(), found.summary());
-    let available = Memory::read("/proc".as_ref(), "/sys/fs/cgroup".as_ref());
-    // The engine weighs a GPU's own memory when it loads.
-    let is_on_cpu = !cfg!(feature = "cuda") || config.device == DeviceChoice::Cpu;
-    match available.map(Memory::available) {
-        // 8-bit weights take a little over half of the published 16-bit ones.
-        Some(available) if is_on_cpu && available < found.bytes() / 2 => Check::fail(
-            NAME,
-            format!(
-                "{finding}: even as 8-bit weights about {} of memory, {} are available",
-                bytes_text(found.bytes() / 2),
-                bytes_text(available)
-            ),
-            "a machine with more memory, or a GPU",
+        Ok(None) if config.model == ModelName::Random => (
+            "random weights of the published size, for measuring; it speaks noise".to_owned(),
+            PUBLISHED_BYTES,
         ),
-        _ => Check::ok(NAME, finding),
+        Ok(None) => ("demo, inside the program".to_owned(), 0),
+        Err(err) => return Check::refusal(NAME, &err.to_string(), CURE),
+    };
+    let checkpoint = match open_checkpoint(config) {
+        Ok(checkpoint) => checkpoint,
+        Err(err) => return Check::refusal(NAME, &with_causes(&err), CURE),
+    };
+    let Ok(resolved) = device::resolve(device_choice(config)) else {
+        return Check::ok(NAME, finding); // `gpu` has said what is wrong.
+    };
+    if let Err(err) = slots(config, &checkpoint) {
+        let finding = format!("{finding}: {}", with_causes(&err));
+        return Check::refusal(NAME, &finding, "a machine with more memory");
+    }
+    match (lacks, resolved.target) {
+        (Some(lacks), _) => Check::note(NAME, lacks, "callers get no voice prompt"),
+        (None, Target::Cpu) if bytes > CPU_BYTES_MAX => Check::note(
+            NAME,
+            finding,
+            "a CPU is far from real time with weights of this size: for trying and measuring only; serve callers from \
+             a GPU",
+        ),
+        (None, _) => Check::ok(NAME, finding),
     }
 }
 
-fn data_dir(config: &Config) -> Check {
+fn data_dir(config: &Config) -> Option<Check> {
+    const NAME: &str = "data folder";
     let dir = &config.data_dir;
+    if dir.as_os_str().is_empty() {
+        return None; // `settings` has said that there is none.
+    }
+    if let Err(err) = check_writable(dir) {
+        return Some(Check::fail(
+            NAME,
+            format!("{}: {err}", dir.display()),
+            "give this user the right to write there, or another folder with --data-dir DIR",
+        ));
+    }
     let state = if dir.is_dir() {
         "writable"
     } else {
         "can be made"
     };
-    let free = free_bytes(dir).map(|free| format!(", {} free", bytes_text(free)));
-    match check_writable(dir) {
-        Ok(()) => {
-            let free = free.unwrap_or_default();
-            Check::ok("data folder", format!("{} {state}{free}", dir.display()))
+    let finding = format!("{} {state}", dir.display());
+    Some(match free_bytes(dir) {
+        None => Check::ok(NAME, finding),
+        Some(free) => {
+            let published = bytes_text(PUBLISHED_BYTES);
+            let finding = format!("{finding}, {} free", bytes_text(free));
+            match free < PUBLISHED_BYTES {
+                true => Check::note(
+                    NAME,
+                    finding,
+                    format!("not enough to `fetch` the published model ({published})"),
+                ),
+                false => Check::ok(
+                    NAME,
+                    format!("{finding} (the published model takes {published})"),
+                ),
+            }
         }
-        Err(err) => Check::fail(
-            "data folder",
-            format!("{}: {err}", dir.display()),
-            "give this user the right to write there, or another folder with --data-dir DIR",
-        ),
-    }
+    })
 }
 
 fn port(config: &Config) -> Check {
     const NAME: &str = "port";
     if let Err(err) = config.check_listen() {
-        return Check::fail(NAME, err.to_string(), "see the message");
+        return Check::refusal(NAME, &err.to_string(), "choose another address");
     }
     let listen = config.listen;
     match TcpListener::bind(listen) {
         Ok(_) if listen.port() == 0 => Check::ok(NAME, format!("{listen}: any free port")),
         Ok(_) => Check::ok(NAME, format!("{listen} is free")),
-        Err(err) => {
-            let cure = match err.kind() {
-                std::io::ErrorKind::AddrInUse => {
-                    "another program has it (another vivavoce?): end that one, or choose another port with --listen"
-                }
-                std::io::ErrorKind::PermissionDenied => {
-                    "ports below 1024 need a right this user has not: choose a higher one with --listen"
-                }
-                std::io::ErrorKind::AddrNotAvailable => {
-                    "this machine has no such address: use 127.0.0.1, or one that it has"
-                }
-                _ => "choose another address with --listen",
-            };
-            Check::fail(NAME, format!("{listen}: {err}"), cure)
+        Err(err) => Check::fail(NAME, format!("{listen}: {err}"), bind_cure(&err)),
+    }
+}
+
+/// What to do where the port cannot be opened; also for `serve`.
+pub fn bind_cure(err: &std::io::Error) -> &'static str {
+    match err.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            "another program has it (another vivavoce?): end that one, or choose another port with --listen"
         }
+        std::io::ErrorKind::PermissionDenied => {
+            "ports below 1024 need a right this user has not: choose a higher one with --listen"
+        }
+        std::io::ErrorKind::AddrNotAvailable => {
+            "this machine has no such address: use 127.0.0.1, or one that it has"
+        }
+        _ => "choose another address with --listen",
     }
 }
 
@@ -245,6 +277,10 @@ fn microphone(config: &Config) -> Check {
     const NAME: &str = "microphone";
     let port = config.listen.port();
     match config.listen.ip().to_canonical().is_loopback() {
+        true if port == 0 => Check::ok(
+            NAME,
+            "browsers on this machine give it to http://localhost, at the port that `serve` names",
+        ),
         true => Check::note(
             NAME,
             format!("browsers on this machine give it to http://localhost:{port}"),
