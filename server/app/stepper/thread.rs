@@ -105,7 +105,7 @@ impl<E: Engine> Stepper<E> {
             return Ok(Next::Stop);
         }
         self.look_after_peers();
-        self.take_requests();
+        self.take_requests(|_| true);
         self.ring();
         self.table.plan(&mut self.plan);
         if self.plan.live.is_empty() {
@@ -123,6 +123,8 @@ impl<E: Engine> Stepper<E> {
     }
 
     /// Sleeps until the next tick is due. Who asks for a seat meanwhile is answered, and seated if the time is there.
+    /// With every row taken the answer waits for the tick: it looks first who has hung up, so that nobody is refused a
+    /// row that its last caller has left.
     pub(super) fn rest(&mut self) -> Result<(), EngineError> {
         while self.parts.clock.now_us() < self.pace.due_us() {
             self.parts.clock.sleep_until_us(self.pace.due_us());
@@ -130,8 +132,8 @@ impl<E: Engine> Stepper<E> {
             if self.parts.wishes.stop.load(SeqCst) {
                 return Ok(());
             }
-            if in_time && !self.parts.requests.is_empty() {
-                self.take_requests();
+            if in_time && !self.parts.requests.is_empty() && self.table.has_free_row() {
+                self.take_requests(SlotTable::has_free_row);
                 self.ring();
                 self.use_slack(false)?;
                 self.publish();
@@ -239,9 +241,13 @@ impl<E: Engine> Stepper<E> {
         }
     }
 
-    fn take_requests(&mut self) {
+    /// Answers those who ask, while `goes_on`.
+    fn take_requests(&mut self, goes_on: fn(&SlotTable<Box<Party<E::Call>>>) -> bool) {
         // As many as there are now: whoever keeps asking meanwhile is heard next time.
         for _ in 0..self.parts.requests.slots() {
+            if !goes_on(&self.table) {
+                return;
+            }
             let Ok(party) = self.parts.requests.pop() else {
                 return;
             };

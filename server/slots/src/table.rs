@@ -256,6 +256,11 @@ impl<T> SlotTable<T> {
             .position(|waiter| waiter.holder.session == session)
     }
 
+    /// Whether a row could be given away right now. Rows that are still to be cleared are not free.
+    pub fn has_free_row(&self) -> bool {
+        self.free_row().is_some()
+    }
+
     fn free_row(&self) -> Option<usize> {
         self.rows.iter().position(|row| row.slot == Slot::Free)
     }

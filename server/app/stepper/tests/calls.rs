@@ -106,6 +106,50 @@ fn a_full_house_answers_at_once_with_a_place_or_a_refusal() {
     ));
 }
 
+/// Wakes half-way through each sleep, as a request does.
+struct Restless(HandClock);
+
+impl Clock for Restless {
+    fn now_us(&self) -> u64 {
+        self.0.now_us()
+    }
+
+    fn sleep_until_us(&self, due_us: u64) {
+        let left_us = due_us.saturating_sub(self.now_us());
+        self.0.spend_us(left_us.div_ceil(2));
+    }
+}
+
+#[test]
+fn who_dials_between_two_ticks_gets_the_row_that_was_just_left() {
+    let engine = ScriptedEngine::echo().with_capacity(3);
+    let clock = Arc::new(Restless(HandClock::free_running()));
+    let (_handle, mut stepper) = ByHand::new(engine, clock);
+    let ask = |stepper: &ByHand<ScriptedEngine>, session| {
+        let request = JoinRequest {
+            call: ScriptedCall::default(),
+            session: SessionKey(session),
+            generation: 0,
+            may_wait: false,
+        };
+        stepper.ask(request).expect("the house is open")
+    };
+    let mut seats = [1, 2].map(|session| ask(&stepper, session));
+    stepper.tick().expect("no fault");
+    for seat in &mut seats {
+        assert_eq!(seat.speaker.try_answer(), Some(Ok(())));
+    }
+    drop(seats);
+    let [mut third, mut fourth, mut fifth] = [3, 4, 5].map(|session| ask(&stepper, session));
+    stepper.rest().expect("no fault");
+    // With a free row nobody waits for the tick.
+    assert_eq!(third.speaker.try_answer(), Some(Ok(())));
+    assert_eq!(fourth.speaker.try_answer(), None);
+    stepper.tick().expect("no fault");
+    assert_eq!(fourth.speaker.try_answer(), Some(Ok(())));
+    assert_eq!(fifth.speaker.try_answer(), Some(Ok(())));
+}
+
 #[test]
 fn a_newer_connection_takes_the_row_over_and_an_older_one_never_does() {
     for order in [[1, 2], [2, 1]] {
