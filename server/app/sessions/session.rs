@@ -92,7 +92,10 @@ impl Session<'_> {
             was_live = link.is_live();
             let socket = match left {
                 Left::Over(Over::HungUp) => {
-                    answer_close(&mut sink, self.limits).await;
+                    // The seat goes first: a peer that closes without reading may hold the answer up for seconds.
+                    let Self { seat, limits, .. } = self;
+                    drop(seat);
+                    answer_close(&mut sink, limits).await;
                     return EndReason::HungUp;
                 }
                 Left::Over(Over::Ended(reason, text)) => {
