@@ -222,7 +222,7 @@ fn what_stands_can_be_left_out_and_the_rest_goes_on_behind_it() {
     assert_eq!(reader.next_frame(), Ok(None));
     assert_eq!(reader.standing(), &all[1_920 + 700..]);
     reader.drop_standing(5_000);
-    assert_eq!(reader.standing(), &[]);
+    assert!(reader.standing().is_empty());
 }
 
 /// Where the page of index `nth` begins.
