@@ -107,7 +107,7 @@ impl Backend for Native {
 
     fn describe(&self) -> String {
         format!(
-            "cpu, {} threads, weights {:?}, kv {:?}",
+            "cpu, {} threads, weights {}, kv {}",
             self.pool.threads(),
             self.dtype,
             self.kv_dtype
