@@ -1,3 +1,5 @@
+//! Draws against their distribution, ties, temperatures, penalties, and numbers that must be refused.
+
 use super::*;
 
 const VOCABULARY: usize = 300;
