@@ -26,6 +26,9 @@ use super::handle::{JoinError, Wishes};
 use super::party::Party;
 use super::queues::SeatState;
 
+/// The slots, each with whoever sits there.
+type Table<C> = SlotTable<Box<Party<C>>>;
+
 /// Whether there is to be another tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
@@ -49,7 +52,7 @@ pub(super) struct Parts<C> {
 /// Owns the engine, the table and the buffers between the queues and the engine.
 pub(super) struct Stepper<E: Engine> {
     engine: E,
-    table: SlotTable<Box<Party<E::Call>>>,
+    table: Table<E::Call>,
     parts: Parts<E::Call>,
     pace: Pace,
     times: TickTimes,
@@ -242,7 +245,7 @@ impl<E: Engine> Stepper<E> {
     }
 
     /// Answers those who ask, while `goes_on`.
-    fn take_requests(&mut self, goes_on: fn(&SlotTable<Box<Party<E::Call>>>) -> bool) {
+    fn take_requests(&mut self, goes_on: fn(&Table<E::Call>) -> bool) {
         // As many as there are now: whoever keeps asking meanwhile is heard next time.
         for _ in 0..self.parts.requests.slots() {
             if !goes_on(&self.table) {

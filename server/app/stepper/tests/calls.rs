@@ -140,7 +140,7 @@ fn who_dials_between_two_ticks_gets_the_row_that_was_just_left() {
         assert_eq!(seat.speaker.try_answer(), Some(Ok(())));
     }
     drop(seats);
-    let [mut third, mut fourth, mut fifth] = [3, 4, 5].map(|session| ask(&stepper, session));
+    let [third, fourth, fifth] = [3, 4, 5].map(|session| ask(&stepper, session));
     stepper.rest().expect("no fault");
     // With a free row nobody waits for the tick.
     assert_eq!(third.speaker.try_answer(), Some(Ok(())));
