@@ -1,6 +1,6 @@
 //! Where settings come from: the layers, their order, and the words for a value that is wrong in one of them.
 //!
-//! Lives here: [`Environment`], the settings file, [`Sources::pick`], [`ConfigError`].
+//! Lives here: [`Environment`], the settings file, `Sources::pick`, [`ConfigError`].
 //! May not live here: which settings there are (that is [`Config::load`](super::Config::load)).
 
 use std::collections::{BTreeMap, BTreeSet};
