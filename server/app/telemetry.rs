@@ -28,6 +28,8 @@ pub fn start_log(json: bool) {
         EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(LOG_DEFAULT));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        // It would print to standard error that standard error cannot be written, and panic because it cannot.
+        .log_internal_errors(false)
         .with_writer(stderr);
     let started = if json {
         log.json().flatten_event(true).try_init()
