@@ -328,14 +328,15 @@ fn stem(file_name: &str) -> Option<&str> {
 
 /// A file's bytes; one above the limit is cut one byte behind it, which the bundle's reader refuses.
 fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
-    let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
+    // Asked before it is opened: opening a pipe would wait for somebody to write to it.
+    if !fs::metadata(path)?.is_file() {
         return Err(std::io::Error::new(
             std::io::ErrorKind::InvalidInput,
             "is not a file",
         ));
     }
     let mut bytes = Vec::new();
+    let file = File::open(path)?;
     file.take(BUNDLE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -403,6 +403,23 @@ fn an_empty_folder_gives_way_to_the_archive_beside_it() {
 
 #[cfg(unix)]
 #[test]
+fn a_pipe_among_the_voices_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(folder.path().join("Ada.pt"))
+        .status();
+    assert!(made.unwrap().success());
+    fs::write(folder.path().join("NATF0.pt"), recorded("NATF0.pt")).unwrap();
+    let library = VoiceLibrary::open(folder.path(), &config());
+    assert!(library.names().eq(["NATF0"]));
+    let [error] = library.broken() else {
+        panic!("one line")
+    };
+    assert!(error.to_string().contains("is not a file"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
 fn a_link_out_of_the_folder_is_refused_and_one_inside_is_followed() {
     let outside = tempfile::tempdir().unwrap();
     let folder = tempfile::tempdir().unwrap();
