@@ -7,6 +7,6 @@ mod fetch;
 mod http;
 mod hub;
 mod load;
-mod log;
 mod program;
+mod stopping;
 mod support;

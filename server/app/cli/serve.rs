@@ -99,7 +99,13 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
     let mut signals = Signals::new()?;
     let began = Instant::now();
     let opening = Arc::clone(&config);
-    let found = tokio::task::spawn_blocking(move || Found::look(&opening)).await??;
+    let found = tokio::select! {
+        found = tokio::task::spawn_blocking(move || Found::look(&opening)) => found??,
+        () = signals.next() => {
+            tracing::info!("stopping while the model is being opened");
+            return Ok(Outcome::Done);
+        }
+    };
     let access = match config.listen.ip().to_canonical().is_loopback() {
         true => Access::Loopback,
         false => Access::Open,

@@ -1,5 +1,6 @@
-//! What the program does when nobody reads its log any more.
+//! Stopping the server when what it reads or writes does not answer.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::process::Command;
 
@@ -32,4 +33,24 @@ fn a_server_whose_log_is_no_longer_read_stops_in_order() {
         assert!(asked.is_ok_and(|status| status.success()));
         assert_eq!(server.wait().expect("it ends").code(), Some(0), "{format}");
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_server_stops_while_a_file_of_its_model_does_not_answer() {
+    let home = Home::new();
+    let config = home.path().join("config.json");
+    let made = Command::new("mkfifo").arg(&config).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    let model = home.path().display().to_string();
+    let args = ["serve", "--listen", "127.0.0.1:0", "--model", &model];
+    let mut server = home.spawn_with(&[], &args);
+    // Opens when the server has opened its end, which then waits for bytes.
+    let pipe = File::options().write(true).open(&config);
+    let pipe = pipe.expect("the server reads it");
+    let id = server.id().to_string();
+    let asked = Command::new("kill").args(["-TERM", &id]).status();
+    assert!(asked.is_ok_and(|status| status.success()));
+    assert_eq!(server.wait().expect("it ends").code(), Some(0));
+    drop(pipe);
 }
