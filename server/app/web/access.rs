@@ -14,20 +14,29 @@ use super::error::ApiError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Only requests that name this machine as their host and were not forwarded. A page of another site cannot get in
-    /// by pointing its own name at 127.0.0.1, and a proxy cannot open the door by accident.
+    /// by pointing its own name at 127.0.0.1. A proxy is noticed by the headers it adds; one that adds none and rewrites
+    /// the host looks like a program on this machine.
     Loopback,
     /// Everybody who reaches the port (`--insecure-open`). WebSockets still must not come from pages of other sites.
     Open,
 }
 
 /// Headers that a proxy adds.
-const FORWARDING_HEADERS: [&str; 6] = [
+const FORWARDING_HEADERS: [&str; 14] = [
     "forwarded",
     "via",
     "x-forwarded-for",
     "x-forwarded-host",
+    "x-forwarded-port",
     "x-forwarded-proto",
+    "x-forwarded-server",
+    "x-original-host",
     "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "cf-ray",
 ];
 
 /// Why a request is turned away.
@@ -91,8 +100,12 @@ pub async fn guard(State(access): State<Access>, request: Request, next: Next) -
 /// [`AccessError`] says which rule was broken.
 pub fn check(access: Access, uri: &Uri, headers: &HeaderMap) -> Result<(), AccessError> {
     let text = |name: &str| {
-        let value = headers.get(name)?;
-        Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+        // Two of them name no host and no origin: joined they match nothing.
+        let values = headers.get_all(name).iter();
+        let values: Vec<_> = values
+            .map(|value| String::from_utf8_lossy(value.as_bytes()))
+            .collect();
+        (!values.is_empty()).then(|| values.join(", "))
     };
     let host = uri
         .authority()
@@ -148,7 +161,7 @@ mod tests {
     fn asked(access: Access, headers: &[(&'static str, &str)]) -> Result<(), &'static str> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
-            map.insert(*name, value.parse().unwrap());
+            map.append(*name, value.parse().unwrap());
         }
         check(access, &Uri::from_static("/api/chat"), &map).map_err(|error| error.code())
     }
@@ -157,7 +170,7 @@ mod tests {
     fn without_a_password_only_this_machine_is_let_in() {
         let host = Err("host_refused");
         let forwarded = Err("forwarded_refused");
-        let cases: [(&[(&str, &str)], _); 16] = [
+        let cases: [(&[(&str, &str)], _); 18] = [
             (&[("host", "localhost:8998")], Ok(())),
             (&[("host", "LOCALHOST")], Ok(())),
             (&[("host", "127.0.0.1:80")], Ok(())),
@@ -180,6 +193,8 @@ mod tests {
                 forwarded,
             ),
             (&[("host", "localhost"), ("via", "1.1 proxy")], forwarded),
+            (&[("host", "localhost"), ("cf-ray", "1")], forwarded),
+            (&[("host", "localhost"), ("host", "evil.example")], host),
         ];
         for (headers, expected) in cases {
             assert_eq!(asked(Access::Loopback, headers), expected, "{headers:?}");
