@@ -239,6 +239,29 @@ proptest! {
     }
 
     #[test]
+    fn long_vectors_in_great_number_are_still_one_chain_of_sums(
+        rows in 1usize..150, cols in 250usize..1100, count in 5usize..60, threads in 1usize..4, seed in 0u64..1000,
+    ) {
+        let (weights, x) = (noise(rows * cols, seed), noise(count * cols, seed + 1));
+        for dtype in [Dtype::F32, Dtype::Bf16] {
+            let rounded = |w: &f32| match dtype {
+                Dtype::Bf16 => half::bf16::from_f32(*w).to_f32(),
+                _ => *w,
+            };
+            let chains: Vec<f32> = x
+                .chunks(cols)
+                .flat_map(|x| weights.chunks(cols).map(move |w| (x, w)))
+                .map(|(x, w)| x.iter().zip(w).fold(0.0, |sum, (x, w)| x.mul_add(rounded(w), sum)))
+                .collect();
+            let w = Matrix::from_f32(dtype, rows, cols, &weights);
+            for level in Level::available() {
+                let together = product(level, threads, &w, plain(&x, count, cols), Epilogue::default());
+                prop_assert_eq!(bits(&together), bits(&chains), "{:?} {:?}", level, dtype);
+            }
+        }
+    }
+
+    #[test]
     fn many_vectors_and_threads_change_no_bit(
         rows in 1usize..40, cols in 1usize..60, count in 90usize..260, seed in 0u64..1000,
     ) {
