@@ -261,6 +261,11 @@ fn of_sessions(text: &mut Text, sessions: &SessionCounters) {
             &sessions.resumed,
         ),
         (
+            "vivavoce_frames_heard_total",
+            "Frames from callers that were handed to the mic queues.",
+            &sessions.frames_heard,
+        ),
+        (
             "vivavoce_burst_frames_dropped_total",
             "Frames that came in one burst and were dropped before the mic queue, the oldest first.",
             &sessions.burst_frames_dropped,

@@ -17,6 +17,8 @@ pub struct SessionCounters {
     pub open: Count,
     /// Connections that went on with a call whose connection was lost.
     pub resumed: Count,
+    /// Frames from callers that were handed to the mic queue.
+    pub frames_heard: Count,
     /// Frames decoded in one burst and dropped before the mic queue, the oldest first.
     pub burst_frames_dropped: Count,
     /// Audio messages dropped undecoded, since their sender runs far ahead of real time.
@@ -59,6 +61,7 @@ impl Default for SessionCounters {
             connections: Count::default(),
             open: Count::default(),
             resumed: Count::default(),
+            frames_heard: Count::default(),
             burst_frames_dropped: Count::default(),
             ahead_messages_dropped: Count::default(),
             early_messages: Count::default(),

@@ -195,6 +195,7 @@ impl Reading<'_> {
         }
         for frame in burst.drain(..) {
             self.mic.push(&frame[..]);
+            self.counters.frames_heard.add(1);
         }
     }
 }
