@@ -139,6 +139,8 @@ impl Session<'_> {
             resume_within_ms: self.limits.resume_within.as_millis() as u32,
             generation,
             seed: self.seed.to_string(),
+            session: None,
+            recording: None,
         }
     }
 

@@ -30,6 +30,13 @@ pub enum Notice {
         generation: u32,
         /// The seed in use, also when the server chose it. A string, since JavaScript numbers end at 2^53.
         seed: String,
+        /// Number of the call in the log; absent when no log is kept.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<i64>,
+        /// Where the recording of this call can be fetched after its end, relative to the server's root. Absent: the call
+        /// is not recorded.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        recording: Option<String>,
     },
     /// Where the caller's frame boundaries lie. Sent about once a second.
     Phase {
@@ -183,6 +190,8 @@ mod tests {
                     resume_within_ms: 15_000,
                     generation: 1,
                     seed: "42".to_owned(),
+                    session: None,
+                    recording: None,
                 },
                 r#"{"type":"live","resume":"ab","resume_within_ms":15000,"generation":1,"seed":"42"}"#,
             ),

@@ -52,6 +52,8 @@ pub struct ChatQuery {
     pub ext: bool,
     /// Go on with the call this token was given for.
     pub resume: Option<Secret>,
+    /// Number of a saved persona; its texts and values apply where the query names none of its own.
+    pub persona: Option<u32>,
 }
 
 /// A value that no log may show: its `Debug` form is stars.
@@ -169,6 +171,7 @@ impl ChatQuery {
             email: pairs.text("email")?.map(Secret),
             ext: pairs.switch("ext")?,
             resume: pairs.resume()?,
+            persona: pairs.count("persona")?,
         })
     }
 }

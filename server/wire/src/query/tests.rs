@@ -37,6 +37,7 @@ fn the_query_of_the_published_web_client_is_understood() {
         email: Some(Secret::new("a@b")),
         ext: false,
         resume: None,
+        persona: None,
     };
     assert_eq!(ChatQuery::parse(query), Ok(expected));
 }

@@ -1,11 +1,22 @@
 //! JSON bodies of the HTTP API, and the one error body.
 //!
+//! Lives here: what crosses the network as JSON, one file for each resource; times are Unix milliseconds (`_at_ms`),
+//! levels go from 0 (silence) to 255 (full scale) on a scale of decibels.
 //! May not live here: statuses and headers, which `web/error.rs` decides.
+
+pub mod account;
+pub mod live;
+pub mod personas;
+pub mod sessions;
+pub mod system;
+pub mod talk;
+pub mod voices;
 
 use serde::{Deserialize, Serialize};
 
 /// The body of every answer that is not a success: `{"error":{"code","message","hint"}}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErrorBody {
     /// The only field.
     pub error: ErrorFacts,
@@ -13,6 +24,7 @@ pub struct ErrorBody {
 
 /// What went wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErrorFacts {
     /// For programs: lower case with underscores, never changes.
     pub code: String,
@@ -23,8 +35,20 @@ pub struct ErrorFacts {
     pub hint: Option<String>,
 }
 
+/// One page of a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Page<T> {
+    /// In the list's order.
+    pub items: Vec<T>,
+    /// Hand this back as `cursor=` for the next page; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
 /// The body of `/readyz` and `/health`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Health {
     /// One word that sums the rest up.
     pub state: HealthState,
@@ -40,6 +64,7 @@ pub struct Health {
 
 /// The switchboard in one word. In order of precedence: the first that applies is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum HealthState {
     /// The device failed, or the tick hangs: the process is about to end.

@@ -1,0 +1,1 @@
+//! Compiles the UI for the browser and writes `ui/dist`.

@@ -1,0 +1,2 @@
+//! The browser's side: talk page and operator pages.
+fn main() {}
