@@ -10,5 +10,6 @@ pub mod cli;
 pub mod config;
 pub mod sessions;
 pub mod stepper;
+pub mod store;
 pub mod telemetry;
 pub mod web;

@@ -28,6 +28,7 @@ use vivavoce::stepper::board::{Board, Loss, SlotPhase};
 use vivavoce::stepper::clock::Clock;
 use vivavoce::stepper::handle::StepperHandle;
 use vivavoce::stepper::{Options, StepperThread, spawn};
+use vivavoce::store::Store;
 use vivavoce::web::{self, AppState, WebSettings};
 use wire::notice::Notice;
 use wire::socket::{Downlink, Uplink};
@@ -181,10 +182,13 @@ impl Switchboard {
             phase_every: Duration::ZERO,
             ..SessionLimits::default()
         };
-        let state = AppState::new(WebSettings {
-            limits,
-            ..WebSettings::default()
-        });
+        let state = AppState::new(
+            WebSettings {
+                limits,
+                ..WebSettings::default()
+            },
+            Store::in_memory().await.unwrap(),
+        );
         state
             .set_loaded(stepper.clone(), maker)
             .expect("the first engine");

@@ -2,6 +2,7 @@
 
 mod connections;
 
+use vivavoce::store::Store;
 use vivavoce::web::{AppState, WebSettings};
 use wire::api::{ErrorBody, Health, HealthState};
 
@@ -13,7 +14,8 @@ async fn get(url: &str) -> reqwest::Response {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_port_answers_while_the_model_loads() {
-    let state = AppState::<TestPrepare>::new(WebSettings::default());
+    let state =
+        AppState::<TestPrepare>::new(WebSettings::default(), Store::in_memory().await.unwrap());
     let (address, _stop) = listen(&state);
     let url = |path| format!("http://{address}{path}");
     assert_eq!(get(&url("/livez")).await.status(), 200);

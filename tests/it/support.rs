@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt, StreamExt};
-use slots::call::{CallSpec, PrepareCall, PrepareError};
+use slots::call::{AddVoiceError, CallSpec, PrepareCall, PrepareError, PromptFacts, VoiceFacts};
 use slots::testing::{EngineLog, ScriptedCall, ScriptedEngine, ScriptedPrepare};
 use slots::units::{FRAME_MS, FRAME_SAMPLES};
 use tokio::net::{TcpSocket, TcpStream};
@@ -23,6 +23,7 @@ use vivavoce::stepper::board::{Board, SlotPhase};
 use vivavoce::stepper::clock::{Clock, HandClock};
 use vivavoce::stepper::handle::StepperHandle;
 use vivavoce::stepper::{Options, StepperThread, spawn};
+use vivavoce::store::Store;
 use vivavoce::web::{self, AppState, WebSettings};
 use wire::api::{ErrorFacts, Health};
 use wire::notice::Notice;
@@ -78,8 +79,33 @@ impl PrepareCall for TestPrepare {
         self.inner.prepare(&short)
     }
 
-    fn voices(&self) -> Vec<String> {
-        self.inner.voices()
+    fn model_id(&self) -> String {
+        self.inner.model_id()
+    }
+
+    fn prompt_facts(&self, spec: &CallSpec) -> Result<PromptFacts, PrepareError> {
+        self.inner.prompt_facts(spec)
+    }
+
+    fn voice_facts(&self) -> Vec<VoiceFacts> {
+        self.inner.voice_facts()
+    }
+
+    fn add_voice(
+        &self,
+        name: &str,
+        file: &str,
+        bundle: &[u8],
+    ) -> Result<VoiceFacts, AddVoiceError> {
+        self.inner.add_voice(name, file, bundle)
+    }
+
+    fn remove_voice(&self, name: &str) {
+        self.inner.remove_voice(name);
+    }
+
+    fn voice_from_recording(&self, pcm: &[f32]) -> Result<Vec<u8>, AddVoiceError> {
+        self.inner.voice_from_recording(pcm)
     }
 }
 
@@ -140,7 +166,7 @@ impl Setup {
             limits: self.limits,
             ..WebSettings::default()
         };
-        let state = AppState::new(settings);
+        let state = AppState::new(settings, Store::in_memory().await.unwrap());
         let prepare = Arc::new(TestPrepare {
             inner: self.prepare,
             asked: Mutex::default(),

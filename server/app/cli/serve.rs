@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use engine::backend::Backend;
 use engine::prepare::CallMaker;
@@ -31,12 +31,15 @@ use crate::config::{Config, Flags};
 use crate::stepper::board::SlotPhase;
 use crate::stepper::handle::StepperHandle;
 use crate::stepper::{self, Options, StartError, StepperThread};
+use crate::store::Store;
 use crate::telemetry;
 use crate::web::access::Access;
 use crate::web::{self, AppState, WebSettings};
 
 /// How long callers and running requests have for their last word.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
+/// In the data folder.
+const DATABASE_FILE: &str = "vivavoce.db";
 /// Looks of the watchdog until a tick counts as hung.
 const WATCHDOG_LOOKS: u32 = 20;
 
@@ -115,7 +118,10 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
         watchdog: config.watchdog,
         ..WebSettings::default()
     };
-    let app = AppState::<CallMaker>::new(settings);
+    std::fs::create_dir_all(&config.data_dir)
+        .with_context(|| format!("cannot make the data folder {}", config.data_dir.display()))?;
+    let store = Store::open(&config.data_dir.join(DATABASE_FILE)).await?;
+    let app = AppState::<CallMaker>::new(settings, store);
     let listener = web::bind(config.listen).map_err(|err| {
         anyhow!(
             "cannot listen on {}: {err}; {}",

@@ -24,3 +24,5 @@ mod registry;
 mod session;
 mod socket;
 mod uplink;
+
+pub(crate) use registry::random_u128 as random_key;

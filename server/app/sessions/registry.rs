@@ -65,7 +65,7 @@ impl Drop for Ticket {
 ///
 /// # Errors
 /// The system's source of randomness failed.
-pub(super) fn random_u128() -> Result<u128, getrandom::Error> {
+pub(crate) fn random_u128() -> Result<u128, getrandom::Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
     Ok(u128::from_le_bytes(bytes))

@@ -9,6 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::error::ApiError;
+use super::identity::Asker;
 
 /// How far the door is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,9 +88,12 @@ impl AccessError {
 }
 
 /// Middleware around everything.
-pub async fn guard(State(access): State<Access>, request: Request, next: Next) -> Response {
+pub async fn guard(State(access): State<Access>, mut request: Request, next: Next) -> Response {
     match check(access, request.uri(), request.headers()) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => {
+            request.extensions_mut().insert(Asker::local());
+            next.run(request).await
+        }
         Err(error) => ApiError::from(error).into_response(),
     }
 }

@@ -10,6 +10,7 @@ use wire::api::{ErrorBody, ErrorFacts};
 use wire::query::{QUERY_BYTES_MAX, QueryError};
 
 use super::access::AccessError;
+use crate::store::StoreError;
 
 /// When to ask again while the model loads, in seconds.
 const RETRY_LOADING_S: u32 = 5;
@@ -32,6 +33,58 @@ pub enum ApiError {
     /// 503 with `Retry-After`.
     #[error("the model is still being loaded")]
     Loading,
+    /// From the store: 404, 409, 412, or 500.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// 401.
+    #[error("this needs the operator to be signed in, or a token")]
+    SignInNeeded,
+    /// 403: known, and not allowed.
+    #[error("this is not among the things that your link or token allows")]
+    NotAllowed,
+    /// 400, 413, 415 or 422, as axum found.
+    #[error("{what}")]
+    BadBody {
+        /// What kind of wrong.
+        status: StatusCode,
+        /// One line.
+        what: String,
+    },
+    /// 400: understood, and out of range.
+    #[error("{what}")]
+    BadValue {
+        /// One line that names the field and what is taken.
+        what: String,
+    },
+    /// 404: one thing that is not there.
+    #[error("there is no {what}")]
+    Missing {
+        /// `persona 7`, `voice "BASS9"`.
+        what: String,
+    },
+    /// 409.
+    #[error("{what}")]
+    Conflict {
+        /// For programs.
+        code: &'static str,
+        /// One line.
+        what: String,
+    },
+    /// 428.
+    #[error("this change has to name the version it is made to")]
+    VersionNeeded,
+    /// 429 with `Retry-After`.
+    #[error("too many tries; the next one is taken in {retry_s} s")]
+    TooOften {
+        /// Seconds.
+        retry_s: u32,
+    },
+    /// 503 with `Retry-After`.
+    #[error("{what}")]
+    NotNow {
+        /// One line.
+        what: String,
+    },
     /// 426: `/api/chat` without an upgrade.
     #[error("this address takes WebSockets only")]
     NotAnUpgrade,
@@ -76,6 +129,37 @@ impl ApiError {
                 "loading",
                 hint("ask again in a few seconds; /readyz turns 200 when callers are taken"),
             ),
+            Self::Store(error) => match error {
+                StoreError::NameTaken { .. } => (StatusCode::CONFLICT, "name_taken", None),
+                StoreError::ChangedMeanwhile { .. } => (
+                    StatusCode::PRECONDITION_FAILED,
+                    "changed_meanwhile",
+                    hint("read it again, and make the change to what is there now"),
+                ),
+                StoreError::Missing { .. } => (StatusCode::NOT_FOUND, "not_found", None),
+                StoreError::Migrate(_) | StoreError::Database(_) => {
+                    (StatusCode::INTERNAL_SERVER_ERROR, "store_failed", None)
+                }
+            },
+            Self::SignInNeeded => (
+                StatusCode::UNAUTHORIZED,
+                "sign_in_needed",
+                hint(
+                    "sign in at /sign-in, or send a token as `Authorization: Bearer TOKEN`, `?token=` or `?worker_auth_id=`",
+                ),
+            ),
+            Self::NotAllowed => (StatusCode::FORBIDDEN, "not_allowed", None),
+            Self::BadBody { status, .. } => (*status, "bad_body", None),
+            Self::BadValue { .. } => (StatusCode::BAD_REQUEST, "bad_value", None),
+            Self::Missing { .. } => (StatusCode::NOT_FOUND, "not_found", None),
+            Self::Conflict { code, .. } => (StatusCode::CONFLICT, code, None),
+            Self::VersionNeeded => (
+                StatusCode::PRECONDITION_REQUIRED,
+                "precondition_required",
+                hint("send the ETag that came with it as `If-Match`"),
+            ),
+            Self::TooOften { .. } => (StatusCode::TOO_MANY_REQUESTS, "too_often", None),
+            Self::NotNow { .. } => (StatusCode::SERVICE_UNAVAILABLE, "not_now", None),
             Self::NotAnUpgrade => (
                 StatusCode::UPGRADE_REQUIRED,
                 "not_an_upgrade",
@@ -105,6 +189,13 @@ impl IntoResponse for ApiError {
         let mut response = (status, Json(body)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Self::TooOften { retry_s } = self {
+            headers.insert(header::RETRY_AFTER, retry_s.into());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer");
+            headers.insert(header::WWW_AUTHENTICATE, scheme);
+        }
         if status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::RETRY_AFTER, RETRY_LOADING_S.into());
         }

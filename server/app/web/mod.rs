@@ -5,15 +5,29 @@
 //! Start reading at [`routes::router`].
 
 pub mod access;
+pub mod api;
+pub mod body;
 pub mod connections;
+pub mod desk;
 pub mod error;
+pub mod identity;
+pub mod room;
 pub mod routes;
 pub mod state;
 
+mod account;
 mod assets;
 mod chat;
 mod health;
 mod layers;
+mod live;
+mod personas;
+mod rehearsal;
+mod sessions;
+mod system;
+mod talk;
+mod tokens;
+mod voices;
 
 pub use routes::router;
 pub use state::{AppState, WebSettings};

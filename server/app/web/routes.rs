@@ -8,7 +8,7 @@ use axum::routing::get;
 use slots::call::PrepareCall;
 
 use super::state::AppState;
-use super::{access, assets, chat, health, layers};
+use super::{access, api, assets, chat, health, layers};
 
 /// Everything this server answers. Works at once; what needs the engine says that it is loading until
 /// [`AppState::set_loaded`].
@@ -20,6 +20,7 @@ pub fn router<P: PrepareCall>(app: AppState<P>) -> Router {
         .route("/readyz", get(health::readyz::<P>))
         .route("/health", get(health::health::<P>))
         .route("/metrics", get(health::metrics::<P>))
+        .merge(api::routes().with_state(app.desk().clone()))
         .fallback(get(assets::page))
         .layer(from_fn_with_state(access, access::guard))
         .with_state(app);

@@ -8,10 +8,13 @@ use std::time::Duration;
 use slots::call::PrepareCall;
 
 use super::access::Access;
+use super::desk::Desk;
+use super::room::Room;
 use crate::sessions::counters::SessionCounters;
 use crate::sessions::host::SessionHost;
 use crate::sessions::limits::SessionLimits;
 use crate::stepper::handle::StepperHandle;
+use crate::store::Store;
 
 /// How the web room behaves.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +45,7 @@ pub struct AppState<P: PrepareCall> {
 struct Inner<P: PrepareCall> {
     settings: WebSettings,
     counters: Arc<SessionCounters>,
+    desk: Desk,
     loaded: OnceLock<Loaded<P>>,
 }
 
@@ -66,11 +70,12 @@ impl<P: PrepareCall> Clone for AppState<P> {
 
 impl<P: PrepareCall> AppState<P> {
     /// A state without an engine: the port can open, and everything that needs the engine says that it is loading.
-    pub fn new(settings: WebSettings) -> Self {
+    pub fn new(settings: WebSettings, store: Store) -> Self {
         Self {
             inner: Arc::new(Inner {
                 settings,
                 counters: Arc::default(),
+                desk: Desk::new(store),
                 loaded: OnceLock::new(),
             }),
         }
@@ -90,6 +95,8 @@ impl<P: PrepareCall> AppState<P> {
             self.inner.settings.limits,
             self.inner.counters.clone(),
         );
+        let room = Room::new(prepare.clone(), host.stepper().clone());
+        self.inner.desk.set_room(Arc::new(room));
         let loaded = Loaded {
             host: Arc::new(host),
             prepare,
@@ -103,6 +110,11 @@ impl<P: PrepareCall> AppState<P> {
         if let Some(loaded) = self.loaded() {
             loaded.host.all_ended().await;
         }
+    }
+
+    /// What the handlers of the HTTP API share.
+    pub fn desk(&self) -> &Desk {
+        &self.inner.desk
     }
 
     pub(super) fn loaded(&self) -> Option<&Loaded<P>> {

@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use slots::call::{CallSpec, PrepareCall, PrepareError, Sampling};
+use slots::call::{
+    AddVoiceError, CallSpec, PrepareCall, PrepareError, PromptFacts, Sampling, VoiceFacts,
+};
 
 use crate::config::ModelConfig;
 use crate::prompt::{Prompt, live_positions_max};
@@ -99,12 +101,43 @@ impl PrepareCall for CallMaker {
         self.prepare_within(spec, live_positions_max(self.checkpoint.config()))
     }
 
-    fn voices(&self) -> Vec<String> {
-        self.checkpoint
-            .voices()
-            .names()
-            .map(str::to_owned)
-            .collect()
+    fn model_id(&self) -> String {
+        self.checkpoint.digest().to_string()
+    }
+
+    fn prompt_facts(&self, spec: &CallSpec) -> Result<PromptFacts, PrepareError> {
+        let prompt = self.prepare_within(spec, usize::MAX)?.prompt;
+        Ok(PromptFacts {
+            text_tokens: prompt.text_ids.len(),
+            positions: prompt.positions(),
+            positions_max: live_positions_max(self.checkpoint.config()),
+        })
+    }
+
+    fn voice_facts(&self) -> Vec<VoiceFacts> {
+        let voices = self.checkpoint.voices();
+        let facts = |name: &str| {
+            voices.get(name).map(|(name, bundle)| VoiceFacts {
+                name: name.to_owned(),
+                frames: bundle.n,
+                is_default: self.default_voice.as_deref() == Some(name),
+            })
+        };
+        voices.names().filter_map(facts).collect()
+    }
+
+    fn add_voice(&self, _: &str, _: &str, _: &[u8]) -> Result<VoiceFacts, AddVoiceError> {
+        Err(AddVoiceError {
+            what: "voices cannot be added yet".to_owned(),
+        })
+    }
+
+    fn remove_voice(&self, _: &str) {}
+
+    fn voice_from_recording(&self, _: &[f32]) -> Result<Vec<u8>, AddVoiceError> {
+        Err(AddVoiceError {
+            what: "voices cannot be made from recordings yet".to_owned(),
+        })
     }
 }
 

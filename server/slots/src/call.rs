@@ -150,6 +150,36 @@ pub enum PrepareError {
     },
 }
 
+/// What a prompt costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PromptFacts {
+    /// Tokens of the role text.
+    pub text_tokens: usize,
+    /// Positions of voice, role text and silences.
+    pub positions: usize,
+    /// The most a live call may use.
+    pub positions_max: usize,
+}
+
+/// One voice that can be called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VoiceFacts {
+    /// Its name.
+    pub name: String,
+    /// Length of its prompt, in frames; as many positions.
+    pub frames: usize,
+    /// Callers that name none get this one.
+    pub is_default: bool,
+}
+
+/// Why a voice was not added. One line for whoever brought it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct AddVoiceError {
+    /// What is wrong with the bundle or the recording.
+    pub what: String,
+}
+
 /// Turns a wish into what the engine seats. Called off the tick, from many threads.
 pub trait PrepareCall: Send + Sync + 'static {
     /// The engine's call.
@@ -161,6 +191,35 @@ pub trait PrepareCall: Send + Sync + 'static {
     /// [`PrepareError`], for the caller.
     fn prepare(&self, spec: &CallSpec) -> Result<Self::Call, PrepareError>;
 
-    /// Names of all voices, sorted.
-    fn voices(&self) -> Vec<String>;
+    /// Identity of the checkpoint; voices of one mean nothing to another.
+    fn model_id(&self) -> String;
+
+    /// What a prompt costs, also of one that is too long for a call.
+    ///
+    /// # Errors
+    /// [`PrepareError`], but for `PromptTooLong`.
+    fn prompt_facts(&self, spec: &CallSpec) -> Result<PromptFacts, PrepareError>;
+
+    /// All voices, sorted by name.
+    fn voice_facts(&self) -> Vec<VoiceFacts>;
+
+    /// Adds or replaces a voice out of the bytes of a bundle; the end of `file_name` says which container it is.
+    ///
+    /// # Errors
+    /// [`AddVoiceError`]: it cannot be read, or belongs to another model.
+    fn add_voice(
+        &self,
+        name: &str,
+        file_name: &str,
+        bundle: &[u8],
+    ) -> Result<VoiceFacts, AddVoiceError>;
+
+    /// Takes a voice out; calls that run with it go on.
+    fn remove_voice(&self, name: &str);
+
+    /// Turns a recording (24 kHz mono, in -1..=1) into the bytes of a bundle in safetensors form.
+    ///
+    /// # Errors
+    /// [`AddVoiceError`]: the recording is too short or too long for this model.
+    fn voice_from_recording(&self, pcm: &[f32]) -> Result<Vec<u8>, AddVoiceError>;
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use crate::call::{CallSpec, PrepareCall, PrepareError};
+use crate::call::{AddVoiceError, CallSpec, PrepareCall, PrepareError, PromptFacts, VoiceFacts};
 use crate::engine::{
     Engine, EngineError, FrameKind, FrameOutput, Readiness, RowFault, SeatError, TickPlan,
 };
@@ -353,7 +353,41 @@ impl PrepareCall for ScriptedPrepare {
         })
     }
 
-    fn voices(&self) -> Vec<String> {
-        self.voices.clone()
+    fn model_id(&self) -> String {
+        "scripted".to_owned()
+    }
+
+    fn prompt_facts(&self, spec: &CallSpec) -> Result<PromptFacts, PrepareError> {
+        let text_tokens = spec.text_prompt.as_deref().map_or(0, str::len);
+        Ok(PromptFacts {
+            text_tokens,
+            positions: text_tokens,
+            positions_max: POSITIONS_MAX,
+        })
+    }
+
+    fn voice_facts(&self) -> Vec<VoiceFacts> {
+        let voices = self.voices.iter().enumerate();
+        voices
+            .map(|(nth, name)| VoiceFacts {
+                name: name.clone(),
+                frames: 1,
+                is_default: nth == 0,
+            })
+            .collect()
+    }
+
+    fn add_voice(&self, _: &str, _: &str, _: &[u8]) -> Result<VoiceFacts, AddVoiceError> {
+        Err(AddVoiceError {
+            what: "the scripted engine takes no new voices".to_owned(),
+        })
+    }
+
+    fn remove_voice(&self, _: &str) {}
+
+    fn voice_from_recording(&self, _: &[f32]) -> Result<Vec<u8>, AddVoiceError> {
+        Err(AddVoiceError {
+            what: "the scripted engine takes no recordings".to_owned(),
+        })
     }
 }

@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
+use vivavoce::store::Store;
 use vivavoce::web::connections::{ConnectionLimits, serve_within};
 use vivavoce::web::{self, AppState, WebSettings};
 
@@ -41,8 +42,11 @@ fn open(state: &AppState<TestPrepare>, limits: ConnectionLimits) -> Door {
     }
 }
 
-fn loading(limits: ConnectionLimits) -> Door {
-    open(&AppState::new(WebSettings::default()), limits)
+async fn loading(limits: ConnectionLimits) -> Door {
+    open(
+        &AppState::new(WebSettings::default(), Store::in_memory().await.unwrap()),
+        limits,
+    )
 }
 
 impl Door {
@@ -73,7 +77,8 @@ async fn a_client_that_sends_half_a_request_line_is_closed() {
     let door = loading(ConnectionLimits {
         head_within: Duration::from_millis(100),
         ..FOR_EVER
-    });
+    })
+    .await;
     let halves = [
         "",
         "GET /liv",
@@ -92,7 +97,8 @@ async fn a_client_that_sends_a_byte_now_and_then_gains_no_time() {
     let door = loading(ConnectionLimits {
         head_within: Duration::from_millis(200),
         ..FOR_EVER
-    });
+    })
+    .await;
     let mut stream = door.knock("GET /").await;
     let mut answer = [0; 1];
     let trickle = async {
@@ -112,7 +118,8 @@ async fn a_connection_is_kept_for_the_next_request_and_not_for_ever() {
     let door = loading(ConnectionLimits {
         head_within: Duration::from_millis(500),
         ..FOR_EVER
-    });
+    })
+    .await;
     let request = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let mut stream = door.knock(&request.repeat(2)).await;
     let heard = until_closed(&mut stream).await;
@@ -147,7 +154,7 @@ async fn many_idle_connections_keep_nobody_out_and_end_no_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stopping_waits_for_nobody_who_asks_nothing() {
-    let door = loading(FOR_EVER);
+    let door = loading(FOR_EVER).await;
     let mut idle = [door.knock("").await, door.knock("GET /l").await];
     // Both have been taken when a later one was answered.
     assert!(door.is_alive().await);

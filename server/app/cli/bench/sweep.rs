@@ -105,7 +105,11 @@ fn calls(
     batch: usize,
 ) -> anyhow::Result<Vec<VoiceCall>> {
     let maker = call_maker(config, checkpoint);
-    let voices = maker.voices();
+    let voices: Vec<String> = maker
+        .voice_facts()
+        .into_iter()
+        .map(|voice| voice.name)
+        .collect();
     (0..batch)
         .map(|row| {
             let voice = voices.get(row % voices.len().max(1)).cloned();

@@ -110,8 +110,9 @@ impl<'a, B: Backend> Bench<'a, B> {
 
     /// Seats caller `number`, whose seed, role and voice follow from it.
     fn join(&mut self, row: usize, number: u64) -> Result<(), VerifyError> {
-        let voices = self.maker.voices();
-        let voice = voices.get(number as usize % voices.len().max(1)).cloned();
+        let voices = self.maker.voice_facts();
+        let voice = voices.get(number as usize % voices.len().max(1));
+        let voice = voice.map(|voice| voice.name.clone());
         let spec = CallSpec {
             text_prompt: (number > 0).then(|| "Hm. ".repeat(number as usize)),
             voice,

@@ -1,0 +1,10 @@
+//! Signing in and out, the password.
+
+use utoipa_axum::router::OpenApiRouter;
+
+use super::desk::Desk;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<Desk> {
+    OpenApiRouter::new()
+}

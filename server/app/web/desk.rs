@@ -1,0 +1,69 @@
+//! What the handlers of the HTTP API share: the store, the engine once it is there, and news for open pages.
+//!
+//! May not live here: handlers, SQL, anything that knows the engine's type.
+
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::broadcast;
+use wire::api::live::Changed;
+
+use super::error::ApiError;
+use super::room::EngineRoom;
+use crate::store::Store;
+
+/// News that may wait for a page that does not read; a page that misses some asks for its lists anew.
+const NEWS_MAX: usize = 64;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Desk {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Store,
+    room: OnceLock<Arc<dyn EngineRoom>>,
+    news: broadcast::Sender<Changed>,
+}
+
+impl Desk {
+    /// Without an engine.
+    pub fn new(store: Store) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                store,
+                room: OnceLock::new(),
+                news: broadcast::Sender::new(NEWS_MAX),
+            }),
+        }
+    }
+
+    /// The database.
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    /// The engine.
+    ///
+    /// # Errors
+    /// [`ApiError::Loading`] until it is loaded.
+    pub fn room(&self) -> Result<&Arc<dyn EngineRoom>, ApiError> {
+        self.inner.room.get().ok_or(ApiError::Loading)
+    }
+
+    /// Tells open pages that a list has changed.
+    pub fn tell(&self, what: Changed) {
+        // Nobody listening is fine.
+        let _ = self.inner.news.send(what);
+    }
+
+    /// News from now on.
+    pub fn news(&self) -> broadcast::Receiver<Changed> {
+        self.inner.news.subscribe()
+    }
+
+    /// The engine is there. A second one is ignored.
+    pub(super) fn set_room(&self, room: Arc<dyn EngineRoom>) {
+        let _ = self.inner.room.set(room);
+    }
+}

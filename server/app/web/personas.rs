@@ -1,0 +1,10 @@
+//! Personas, their versions, share links.
+
+use utoipa_axum::router::OpenApiRouter;
+
+use super::desk::Desk;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<Desk> {
+    OpenApiRouter::new()
+}

@@ -1,0 +1,10 @@
+//! The log of sessions.
+
+use utoipa_axum::router::OpenApiRouter;
+
+use super::desk::Desk;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<Desk> {
+    OpenApiRouter::new()
+}
