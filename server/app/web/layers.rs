@@ -20,7 +20,9 @@ const HEADERS: [(HeaderName, &str); 3] = [
     // A page may do only what this server itself serves, and stand in no frame of others.
     (
         header::CONTENT_SECURITY_POLICY,
-        "default-src 'self'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'",
+        "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self'; \
+         connect-src 'self'; media-src 'self' blob:; worker-src 'self'; form-action 'self'; \
+         frame-ancestors 'none'; base-uri 'none'",
     ),
     // Addresses hold tokens.
     (header::REFERRER_POLICY, "no-referrer"),

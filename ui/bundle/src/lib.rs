@@ -1,1 +1,0 @@
-//! Compiles the UI for the browser and writes `ui/dist`.
