@@ -23,10 +23,87 @@ pub enum StoreError {
         /// `persona 7`, `session 12`.
         what: String,
     },
+    /// The session runs; what belongs to it cannot be deleted yet.
+    #[error("session {session} is still running")]
+    Running {
+        /// Its number.
+        session: i64,
+    },
+    /// A file cannot be made or opened.
+    #[error("{file}: {source}")]
+    Io {
+        /// Its path.
+        file: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// Another process has it.
+    #[error(
+        "{file} is held by another vivavoce; stop that one, or give this one another --data-dir"
+    )]
+    InUse {
+        /// The lock.
+        file: String,
+    },
+    /// Written by a later version of this program.
+    #[error(
+        "the database has form {found}, this version knows up to {known}; use the newer vivavoce, or another --data-dir"
+    )]
+    Newer {
+        /// In the file.
+        found: i64,
+        /// Of this program.
+        known: i64,
+    },
+    /// Not a database, or no longer one.
+    #[error(
+        "the database is damaged ({what}); put a backup in its place, or move it away to begin anew"
+    )]
+    Damaged {
+        /// SQLite's words.
+        what: String,
+    },
+    /// Nothing can be written.
+    #[error("the database cannot be written: the file or its folder is read-only")]
+    ReadOnly,
+    /// No space.
+    #[error("the disk is full: what is new cannot be kept until there is space")]
+    DiskFull,
+    /// Somebody else, a backup tool say, holds the file for too long.
+    #[error("the database is locked by another program")]
+    Locked,
     /// The forms of the file.
-    #[error(transparent)]
-    Migrate(#[from] sqlx::migrate::MigrateError),
+    #[error("the database cannot be brought to its present form: {0}")]
+    Migrate(sqlx::migrate::MigrateError),
     /// SQLite's own words.
-    #[error(transparent)]
-    Database(#[from] sqlx::Error),
+    #[error("the database failed: {0}")]
+    Database(sqlx::Error),
+}
+
+impl StoreError {
+    /// A thing that is not there.
+    pub(super) fn missing(kind: &str, id: impl std::fmt::Display) -> Self {
+        Self::Missing {
+            what: format!("{kind} {id}"),
+        }
+    }
+}
+
+impl From<sqlx::Error> for StoreError {
+    /// Source of the numbers: SQLite, "Result and Error Codes"; the low byte is the kind.
+    fn from(error: sqlx::Error) -> Self {
+        let Some(database) = error.as_database_error() else {
+            return Self::Database(error);
+        };
+        let code = database.code().and_then(|code| code.parse::<u32>().ok());
+        match code.map(|code| code & 0xff) {
+            Some(5 | 6) => Self::Locked,
+            Some(8) => Self::ReadOnly,
+            Some(11 | 26) => Self::Damaged {
+                what: database.message().to_owned(),
+            },
+            Some(13) => Self::DiskFull,
+            _ => Self::Database(error),
+        }
+    }
 }

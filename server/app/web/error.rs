@@ -137,9 +137,15 @@ impl ApiError {
                     hint("read it again, and make the change to what is there now"),
                 ),
                 StoreError::Missing { .. } => (StatusCode::NOT_FOUND, "not_found", None),
-                StoreError::Migrate(_) | StoreError::Database(_) => {
-                    (StatusCode::INTERNAL_SERVER_ERROR, "store_failed", None)
+                StoreError::Running { .. } => (
+                    StatusCode::CONFLICT,
+                    "still_running",
+                    hint("hang up first, or wait for its end"),
+                ),
+                StoreError::Locked | StoreError::DiskFull => {
+                    (StatusCode::SERVICE_UNAVAILABLE, "store_busy", None)
                 }
+                _ => (StatusCode::INTERNAL_SERVER_ERROR, "store_failed", None),
             },
             Self::SignInNeeded => (
                 StatusCode::UNAUTHORIZED,
