@@ -9,6 +9,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::desk::Desk;
+use super::error::ApiError;
 use super::{account, live, personas, sessions, system, talk, tokens, voices};
 
 /// What the description says beside the routes.
@@ -38,7 +39,7 @@ pub(super) fn described() -> (Router<Desk>, utoipa::openapi::OpenApi) {
 pub(super) fn routes() -> Router<Desk> {
     let (router, description) = described();
     let json = description.to_json().unwrap_or_default();
-    router.route(
+    router.method_not_allowed_fallback(wrong_method).route(
         "/api/openapi.json",
         get(move || async move { description_response(json) }),
     )
@@ -46,4 +47,9 @@ pub(super) fn routes() -> Router<Desk> {
 
 fn description_response(json: String) -> Response {
     ([("content-type", "application/json")], json).into_response()
+}
+
+/// A route that is there, asked with a method it does not have.
+async fn wrong_method() -> ApiError {
+    ApiError::WrongMethod
 }

@@ -13,6 +13,42 @@ use serde::de::DeserializeOwned;
 
 use super::error::ApiError;
 
+/// An answer with a JSON body.
+pub type Asked<T> = Result<Json<T>, ApiError>;
+
+/// The most items of one page.
+pub const LIMIT_MAX: u32 = 200;
+/// Items of a page when nothing is said.
+const LIMIT_DEFAULT: u32 = 50;
+
+/// How many items a page shall have.
+///
+/// # Errors
+/// [`ApiError::BadValue`]: not from 1 to [`LIMIT_MAX`].
+pub fn limit(asked: Option<u32>) -> Result<u32, ApiError> {
+    match asked.unwrap_or(LIMIT_DEFAULT) {
+        limit @ 1..=LIMIT_MAX => Ok(limit),
+        limit => Err(ApiError::BadValue {
+            what: format!("limit is {limit}, it must be from 1 to {LIMIT_MAX}"),
+        }),
+    }
+}
+
+/// Where a page begins.
+///
+/// # Errors
+/// [`ApiError::BadValue`]: not what a page before gave.
+pub fn cursor(asked: Option<&str>) -> Result<Option<i64>, ApiError> {
+    let asked = asked.filter(|text| !text.is_empty());
+    asked
+        .map(|text| {
+            text.parse().map_err(|_| ApiError::BadValue {
+                what: "cursor must be the `next` of the page before".to_owned(),
+            })
+        })
+        .transpose()
+}
+
 /// A JSON body that was understood.
 #[derive(Debug)]
 pub struct Body<T>(pub T);

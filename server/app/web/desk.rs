@@ -2,6 +2,7 @@
 //!
 //! May not live here: handlers, SQL, anything that knows the engine's type.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::broadcast;
@@ -24,6 +25,7 @@ struct Inner {
     store: Store,
     room: OnceLock<Arc<dyn EngineRoom>>,
     news: broadcast::Sender<Changed>,
+    prepare_us_per_position: AtomicU64,
 }
 
 impl Desk {
@@ -34,6 +36,7 @@ impl Desk {
                 store,
                 room: OnceLock::new(),
                 news: broadcast::Sender::new(NEWS_MAX),
+                prepare_us_per_position: AtomicU64::new(0),
             }),
         }
     }
@@ -55,6 +58,11 @@ impl Desk {
     pub fn tell(&self, what: Changed) {
         // Nobody listening is fine.
         let _ = self.inner.news.send(what);
+    }
+
+    /// What reading one position of a new prompt took the last time, in microseconds; 0 before the first.
+    pub fn prepare_us_per_position(&self) -> &AtomicU64 {
+        &self.inner.prepare_us_per_position
     }
 
     /// News from now on.

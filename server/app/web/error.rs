@@ -62,6 +62,9 @@ pub enum ApiError {
         /// `persona 7`, `voice "BASS9"`.
         what: String,
     },
+    /// 405.
+    #[error("this address does not take that method; the header Allow names those it takes")]
+    WrongMethod,
     /// 409.
     #[error("{what}")]
     Conflict {
@@ -158,6 +161,7 @@ impl ApiError {
             Self::BadBody { status, .. } => (*status, "bad_body", None),
             Self::BadValue { .. } => (StatusCode::BAD_REQUEST, "bad_value", None),
             Self::Missing { .. } => (StatusCode::NOT_FOUND, "not_found", None),
+            Self::WrongMethod => (StatusCode::METHOD_NOT_ALLOWED, "wrong_method", None),
             Self::Conflict { code, .. } => (StatusCode::CONFLICT, code, None),
             Self::VersionNeeded => (
                 StatusCode::PRECONDITION_REQUIRED,

@@ -69,3 +69,15 @@ impl<S: Send + Sync> FromRequestParts<S> for Operator {
         }
     }
 }
+
+/// A secret to hand out: 256 random bits as hexadecimal digits.
+///
+/// # Errors
+/// The system's source of randomness failed.
+pub fn new_secret() -> Result<String, ApiError> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|error| ApiError::Internal {
+        what: format!("no randomness: {error}"),
+    })?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
