@@ -115,7 +115,8 @@ pub fn run(args: LoadArgs, _config: Config) -> anyhow::Result<Outcome> {
     let sessions = runtime.block_on(async {
         let calls = (0..args.sessions).map(|index| {
             // Spread over one frame, as callers who know nothing of each other are.
-            let wait = Duration::from_millis(FRAME_MS.into()) * index.into() / args.sessions.into();
+            let wait = Duration::from_millis(FRAME_MS.into()) * u32::from(index)
+                / u32::from(args.sessions);
             let call = Arc::clone(&call);
             tokio::spawn(async move {
                 tokio::time::sleep(wait).await;

@@ -19,7 +19,7 @@ pub mod spec;
 mod downlink;
 mod link;
 mod phase;
-mod rate;
+pub(crate) mod rate;
 mod registry;
 mod session;
 mod socket;

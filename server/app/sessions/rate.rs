@@ -6,7 +6,7 @@ use std::time::Instant;
 
 /// Grants `burst` at once and `per_s` a second for long.
 #[derive(Debug)]
-pub(super) struct Bucket {
+pub(crate) struct Bucket {
     burst: u32,
     per_s: f64,
     level: f64,
@@ -15,7 +15,7 @@ pub(super) struct Bucket {
 
 impl Bucket {
     /// A full bucket.
-    pub(super) fn new(burst: u32, per_s: f64, now: Instant) -> Self {
+    pub(crate) fn new(burst: u32, per_s: f64, now: Instant) -> Self {
         Self {
             burst,
             per_s,
@@ -25,7 +25,7 @@ impl Bucket {
     }
 
     /// Takes one, if there is one.
-    pub(super) fn take(&mut self, now: Instant) -> bool {
+    pub(crate) fn take(&mut self, now: Instant) -> bool {
         let gained = now.saturating_duration_since(self.since).as_secs_f64() * self.per_s;
         self.level = (self.level + gained).min(self.burst.into());
         self.since = self.since.max(now);
@@ -37,7 +37,7 @@ impl Bucket {
     }
 
     /// Puts back what was taken and not used.
-    pub(super) fn give_back(&mut self) {
+    pub(crate) fn give_back(&mut self) {
         self.level = (self.level + 1.0).min(self.burst.into());
     }
 }

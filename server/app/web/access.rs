@@ -1,15 +1,17 @@
-//! Who is let in while there are no passwords: a browser or program on this machine, and nobody through it.
+//! Who is let in: while no password is set a browser or program on this machine, and nobody through it; else whoever has
+//! a cookie, a token or a link.
 //!
-//! Lives here: the rules for `Host`, forwarding headers and `Origin`.
-//! May not live here: tokens, cookies, accounts.
+//! Lives here: the rules for `Host`, forwarding headers and `Origin`, and the guard around all routes.
+//! May not live here: how cookies, tokens and links are recognised (`identity`), what an asker may do (handlers).
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::desk::Desk;
 use super::error::ApiError;
-use super::identity::Asker;
+use super::identity::{Asker, recognise};
 
 /// How far the door is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +20,7 @@ pub enum Access {
     /// by pointing its own name at 127.0.0.1. A proxy is noticed by the headers it adds; one that adds none and rewrites
     /// the host looks like a program on this machine.
     Loopback,
-    /// Everybody who reaches the port (`--insecure-open`). WebSockets still must not come from pages of other sites.
+    /// Whoever reaches the port has to be recognised. Calls and changes must not come from pages of other sites.
     Open,
 }
 
@@ -55,8 +57,8 @@ pub enum AccessError {
         /// The header that shows it.
         header: &'static str,
     },
-    /// A page of another site opens a WebSocket.
-    #[error("pages of {origin:?} may not open a call here")]
+    /// A page of another site opens a WebSocket or changes something.
+    #[error("pages of {origin:?} may not open a call here or change anything")]
     Origin {
         /// The page's origin.
         origin: String,
@@ -77,24 +79,58 @@ impl AccessError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Host { .. } => {
-                "open http://localhost with the server's port on the same machine, or start the server with --insecure-open to let everybody in"
+                "open http://localhost with the server's port on the same machine, or set a password (System page, or `vivavoce password`): then other names work too"
             }
             Self::Forwarded { .. } => {
-                "connect without the proxy, or start the server with --insecure-open to let everybody in through it"
+                "set a password first (System page, or `vivavoce password`), or connect without the proxy"
             }
             Self::Origin { .. } => "open the page that this server serves at /",
         }
     }
 }
 
-/// Middleware around everything.
-pub async fn guard(State(access): State<Access>, mut request: Request, next: Next) -> Response {
-    match check(access, request.uri(), request.headers()) {
-        Ok(()) => {
-            request.extensions_mut().insert(Asker::local());
+/// Who is let in, and how askers are recognised.
+#[derive(Clone)]
+pub struct Door {
+    /// How far it is open.
+    pub access: Access,
+    /// Anybody may call, without a link or a token.
+    pub open_calls: bool,
+    /// Where passwords, tokens and links are looked up.
+    pub desk: Desk,
+}
+
+/// Middleware around everything: refuses what is forbidden to everybody, and finds out who is asking.
+pub async fn guard(State(door): State<Door>, mut request: Request, next: Next) -> Response {
+    let (uri, headers) = (request.uri().clone(), request.headers().clone());
+    let changes = !request.method().is_safe();
+    match door.asker(changes, &uri, &headers).await {
+        Ok(asker) => {
+            request.extensions_mut().insert(asker);
             next.run(request).await
         }
-        Err(error) => ApiError::from(error).into_response(),
+        Err(error) => error.into_response(),
+    }
+}
+
+impl Door {
+    async fn asker(
+        &self,
+        changes: bool,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<Asker, ApiError> {
+        let password_set = self.desk.password_set().await?;
+        // A password, once set, counts everywhere, and then a proxy may stand before this machine.
+        let access = match password_set {
+            true => Access::Open,
+            false => self.access,
+        };
+        check(access, changes, uri, headers)?;
+        if access == Access::Loopback {
+            return Ok(Asker::local());
+        }
+        recognise(&self.desk, self.open_calls, uri, headers).await
     }
 }
 
@@ -102,7 +138,12 @@ pub async fn guard(State(access): State<Access>, mut request: Request, next: Nex
 ///
 /// # Errors
 /// [`AccessError`] says which rule was broken.
-pub fn check(access: Access, uri: &Uri, headers: &HeaderMap) -> Result<(), AccessError> {
+pub fn check(
+    access: Access,
+    changes: bool,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<(), AccessError> {
     let text = |name: &str| {
         // Two of them name no host and no origin: joined they match nothing.
         let values = headers.get_all(name).iter();
@@ -127,9 +168,17 @@ pub fn check(access: Access, uri: &Uri, headers: &HeaderMap) -> Result<(), Acces
             return Err(AccessError::Forwarded { header });
         }
     }
-    let opens_socket = headers.contains_key(header::SEC_WEBSOCKET_KEY);
-    let Some(origin) = text(header::ORIGIN.as_str()).filter(|_| opens_socket) else {
+    if !changes && !headers.contains_key(header::SEC_WEBSOCKET_KEY) {
         return Ok(());
+    }
+    let Some(origin) = text(header::ORIGIN.as_str()) else {
+        // Programs send none, and browsers always do, but for requests that say where they come from.
+        return match text("sec-fetch-site").as_deref() {
+            Some("cross-site" | "same-site") => Err(AccessError::Origin {
+                origin: "another site".to_owned(),
+            }),
+            _ => Ok(()),
+        };
     };
     let page_host = ["http://", "https://"]
         .iter()
@@ -167,7 +216,7 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        check(access, &Uri::from_static("/api/chat"), &map).map_err(|error| error.code())
+        check(access, false, &Uri::from_static("/api/chat"), &map).map_err(|error| error.code())
     }
 
     #[test]

@@ -8,13 +8,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
 use axum::serve::Listener;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -61,8 +62,8 @@ pub async fn serve_within(
     let (stop, stopping) = watch::channel(false);
     let mut shutdown = pin!(shutdown);
     loop {
-        let stream = tokio::select! {
-            (stream, _) = Listener::accept(&mut listener) => stream,
+        let (stream, address) = tokio::select! {
+            accepted = Listener::accept(&mut listener) => accepted,
             () = &mut shutdown => break,
         };
         // Every frame leaves at once.
@@ -71,7 +72,12 @@ pub async fn serve_within(
         }
         match crowd.join() {
             Some(guest) => {
-                let serving = serve_one(stream, router.clone(), guest, limits, stopping.clone());
+                let peer = Peer {
+                    address,
+                    secure: false,
+                };
+                let router = router.clone().layer(Extension(peer));
+                let serving = serve_one(stream, router, guest, limits, stopping.clone());
                 tokio::spawn(serving);
             }
             None => tracing::debug!("a connection was closed: all others are being answered"),
@@ -82,6 +88,15 @@ pub async fn serve_within(
     // Each connection holds a receiver until it ends.
     stop.closed().await;
     Ok(())
+}
+
+/// The other end of a connection; among the extensions of each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Of the peer, or of the proxy before it.
+    pub address: SocketAddr,
+    /// Whether the connection is encrypted up to here.
+    pub secure: bool,
 }
 
 async fn serve_one(

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::broadcast;
 use wire::api::live::Changed;
 
+use super::account::Tries;
 use super::error::ApiError;
 use super::room::EngineRoom;
 use crate::store::Store;
@@ -26,17 +27,30 @@ struct Inner {
     room: OnceLock<Arc<dyn EngineRoom>>,
     news: broadcast::Sender<Changed>,
     prepare_us_per_position: AtomicU64,
+    tries: Tries,
+    facts: DeskFacts,
+}
+
+/// What does not change while the server runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeskFacts {
+    /// Anybody may call, without a link or a token.
+    pub open_calls: bool,
+    /// An https address of this server.
+    pub https_url: Option<String>,
 }
 
 impl Desk {
     /// Without an engine.
-    pub fn new(store: Store) -> Self {
+    pub fn new(store: Store, facts: DeskFacts) -> Self {
         Self {
             inner: Arc::new(Inner {
                 store,
                 room: OnceLock::new(),
                 news: broadcast::Sender::new(NEWS_MAX),
                 prepare_us_per_position: AtomicU64::new(0),
+                tries: Tries::default(),
+                facts,
             }),
         }
     }
@@ -44,6 +58,29 @@ impl Desk {
     /// The database.
     pub fn store(&self) -> &Store {
         &self.inner.store
+    }
+
+    /// How often somebody may try to sign in.
+    pub(super) fn tries(&self) -> &Tries {
+        &self.inner.tries
+    }
+
+    /// Whether anybody may call, without a link or a token.
+    pub fn open_calls(&self) -> bool {
+        self.inner.facts.open_calls
+    }
+
+    /// An https address of this server.
+    pub fn https_url(&self) -> Option<&str> {
+        self.inner.facts.https_url.as_deref()
+    }
+
+    /// Whether there is an operator's password.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn password_set(&self) -> Result<bool, ApiError> {
+        Ok(self.inner.store.password_hash().await?.is_some())
     }
 
     /// The engine.

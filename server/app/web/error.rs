@@ -39,6 +39,9 @@ pub enum ApiError {
     /// 401.
     #[error("this needs the operator to be signed in, or a token")]
     SignInNeeded,
+    /// 401: tried to sign in.
+    #[error("this is not the password")]
+    WrongPassword,
     /// 403: known, and not allowed.
     #[error("this is not among the things that your link or token allows")]
     NotAllowed,
@@ -155,6 +158,13 @@ impl ApiError {
                 "sign_in_needed",
                 hint(
                     "sign in at /sign-in, or send a token as `Authorization: Bearer TOKEN`, `?token=` or `?worker_auth_id=`",
+                ),
+            ),
+            Self::WrongPassword => (
+                StatusCode::UNAUTHORIZED,
+                "wrong_password",
+                hint(
+                    "a forgotten one is set anew with `vivavoce password` on the server's machine",
                 ),
             ),
             Self::NotAllowed => (StatusCode::FORBIDDEN, "not_allowed", None),

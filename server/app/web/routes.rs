@@ -13,7 +13,12 @@ use super::{access, api, assets, chat, health, layers};
 /// Everything this server answers. Works at once; what needs the engine says that it is loading until
 /// [`AppState::set_loaded`].
 pub fn router<P: PrepareCall>(app: AppState<P>) -> Router {
-    let access = app.settings().access;
+    let settings = app.settings();
+    let door = access::Door {
+        access: settings.access,
+        open_calls: settings.open_calls,
+        desk: app.desk().clone(),
+    };
     let router = Router::new()
         .route("/api/chat", get(chat::chat::<P>))
         .route("/livez", get(health::livez::<P>))
@@ -22,7 +27,7 @@ pub fn router<P: PrepareCall>(app: AppState<P>) -> Router {
         .route("/metrics", get(health::metrics::<P>))
         .merge(api::routes().with_state(app.desk().clone()))
         .fallback(get(assets::page))
-        .layer(from_fn_with_state(access, access::guard))
+        .layer(from_fn_with_state(door, access::guard))
         .with_state(app);
     layers::around(router)
 }

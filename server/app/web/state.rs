@@ -8,7 +8,7 @@ use std::time::Duration;
 use slots::call::PrepareCall;
 
 use super::access::Access;
-use super::desk::Desk;
+use super::desk::{Desk, DeskFacts};
 use super::room::Room;
 use crate::sessions::counters::SessionCounters;
 use crate::sessions::host::SessionHost;
@@ -21,6 +21,8 @@ use crate::store::Store;
 pub struct WebSettings {
     /// Who is let in.
     pub access: Access,
+    /// Anybody may call, without a link or a token.
+    pub open_calls: bool,
     /// Limits of sessions.
     pub limits: SessionLimits,
     /// A tick older than this means that the engine hangs: `/livez` and `/readyz` go red.
@@ -31,6 +33,7 @@ impl Default for WebSettings {
     fn default() -> Self {
         Self {
             access: Access::Loopback,
+            open_calls: false,
             limits: SessionLimits::default(),
             watchdog: Duration::from_secs(20),
         }
@@ -71,11 +74,15 @@ impl<P: PrepareCall> Clone for AppState<P> {
 impl<P: PrepareCall> AppState<P> {
     /// A state without an engine: the port can open, and everything that needs the engine says that it is loading.
     pub fn new(settings: WebSettings, store: Store) -> Self {
+        let facts = DeskFacts {
+            open_calls: settings.open_calls,
+            ..DeskFacts::default()
+        };
         Self {
             inner: Arc::new(Inner {
                 settings,
                 counters: Arc::default(),
-                desk: Desk::new(store),
+                desk: Desk::new(store, facts),
                 loaded: OnceLock::new(),
             }),
         }

@@ -174,6 +174,13 @@ impl ChatQuery {
             persona: pairs.count("persona")?,
         })
     }
+
+    /// The token alone, out of a query of which nothing else needs to be in order.
+    pub fn token_of(query: &str) -> Option<Secret> {
+        let pairs = Pairs::parse(query);
+        let text = |name| pairs.text(name).ok().flatten();
+        text("token").or_else(|| text("worker_auth_id")).map(Secret)
+    }
 }
 
 /// The name of a voice from what a client sent: a published extension is cut off, anything like a path is refused.
