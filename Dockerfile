@@ -1,7 +1,7 @@
 # The CPU image with the built-in demo. Built and run with:
 #   docker build -t vivavoce .
 #   docker run --read-only --tmpfs /tmp -v vivavoce:/data -p 127.0.0.1:8998:8998 vivavoce
-# There are no accounts yet, so publish the port on loopback only, as above.
+# The first start prints a password for the operator (`docker logs`).
 
 FROM rust:1-bookworm AS server
 WORKDIR /src
@@ -15,7 +15,7 @@ COPY LICENSE-MIT LICENSE-APACHE NOTICE /usr/share/doc/vivavoce/
 USER vivavoce
 VOLUME /data
 EXPOSE 8998
-ENV VIVAVOCE_DATA_DIR=/data VIVAVOCE_LISTEN=0.0.0.0:8998 VIVAVOCE_INSECURE_OPEN=on
+ENV VIVAVOCE_DATA_DIR=/data VIVAVOCE_LISTEN=0.0.0.0:8998
 STOPSIGNAL SIGTERM
 # Alive is enough: a full house is not sick, and loading has its own start period.
 HEALTHCHECK --interval=15s --timeout=3s --start-period=120s CMD ["bash", "-c", \

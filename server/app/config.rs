@@ -17,8 +17,8 @@ use flags::{EngineFlags, PlaceFlags, ServerFlags};
 use hub::HubSettings;
 use sources::{Environment, Sources};
 use values::{
-    DeviceChoice, DrainLimit, Dtype, KvDtype, Listen, LogFormat, ModelName, Order, PinPrompt, Ring,
-    SlotCount, Switch, ThreadCount, Watchdog,
+    DeviceChoice, DrainLimit, Dtype, KvDtype, Listen, LogFormat, ModelName, Order, PasswordFile,
+    PinPrompt, Ring, SlotCount, Switch, ThreadCount, Watchdog,
 };
 
 pub use sources::{ConfigError, Setting, Source};
@@ -58,8 +58,10 @@ pub struct Config {
     pub drain_limit: Duration,
     /// How long a tick may take before the process ends itself.
     pub watchdog: Duration,
-    /// The operator knows that anybody who reaches the port may talk.
-    pub insecure_open: bool,
+    /// Anybody who reaches the port may call, without a link or a token.
+    pub open_calls: bool,
+    /// Holds the operator's password in its first line; set anew with each start.
+    pub password_file: PasswordFile,
     /// How the model hub is reached.
     pub hub: HubSettings,
     /// Every setting with its value and where it came from, secrets as stars, in the order of the help.
@@ -121,9 +123,12 @@ impl Config {
             watchdog: from
                 .pick("watchdog", &server.watchdog, Watchdog::default())
                 .0,
-            insecure_open: from
-                .pick("insecure-open", &server.insecure_open, Switch(false))
-                .0,
+            open_calls: from.pick("open-calls", &server.open_calls, Switch(false)).0,
+            password_file: from.pick(
+                "password-file",
+                &server.password_file,
+                PasswordFile::default(),
+            ),
             data_dir,
             hub,
             settings: Vec::new(),
@@ -134,18 +139,14 @@ impl Config {
         (Self { settings, ..config }, problems)
     }
 
-    /// Refuses an address that others can reach, unless the operator said that this is wanted.
-    ///
-    /// # Errors
-    /// [`ConfigError::OpenToOthers`], which says why and what to do.
-    pub fn check_listen(&self) -> Result<(), ConfigError> {
-        let loopback = self.listen.ip().to_canonical().is_loopback();
-        match loopback || self.insecure_open {
-            true => Ok(()),
-            false => Err(ConfigError::OpenToOthers {
-                listen: self.listen,
-            }),
-        }
+    /// Whether the server can be reached from this machine only.
+    pub fn is_local(&self) -> bool {
+        self.listen.ip().to_canonical().is_loopback()
+    }
+
+    /// The database of the data folder.
+    pub fn database(&self) -> PathBuf {
+        self.data_dir.join("vivavoce.db")
     }
 
     /// The folder of a fetched hub model.

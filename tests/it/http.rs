@@ -178,7 +178,7 @@ async fn strangers_are_told_why_they_are_not_let_in() {
             .unwrap();
         assert_eq!(response.status(), 403);
         let error = response.json::<ErrorBody>().await.unwrap().error;
-        assert!(error.hint.unwrap().contains("--insecure-open"));
+        assert!(error.hint.unwrap().contains("password"));
     }
 }
 

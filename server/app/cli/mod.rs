@@ -10,6 +10,7 @@ pub mod engine;
 pub mod fetch;
 pub mod load;
 pub mod model_files;
+pub mod password;
 pub mod progress;
 pub mod run;
 pub mod serve;
@@ -72,6 +73,7 @@ pub enum Command {
     Verify(verify::VerifyArgs),
     Fetch(fetch::FetchArgs),
     Doctor(doctor::DoctorArgs),
+    Password(password::PasswordArgs),
 }
 
 /// How a command ended, when it ended in an orderly way.
@@ -156,9 +158,9 @@ fn dispatch(cli: Cli, environment: &Environment) -> anyhow::Result<Outcome> {
     match cli.command {
         Command::Serve(args) => {
             let config = load(args.flags())?;
-            config.check_listen()?;
             serve::run(args, config)
         }
+        Command::Password(args) => password::run(args, load(Flags::default())?),
         Command::Run(args) => {
             let config = load(args.flags())?;
             run::run(args, config)

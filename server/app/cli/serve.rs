@@ -38,8 +38,6 @@ use crate::web::{self, AppState, WebSettings};
 
 /// How long callers and running requests have for their last word.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
-/// In the data folder.
-const DATABASE_FILE: &str = "vivavoce.db";
 /// Looks of the watchdog until a tick counts as hung.
 const WATCHDOG_LOOKS: u32 = 20;
 
@@ -54,8 +52,8 @@ Examples:
       the demo, four callers, http://localhost:8998
   vivavoce serve --model nvidia/personaplex-7b-v1 --device cuda:0 --slots auto
       the published model on the first GPU, as many slots as fit (16 at most)
-  vivavoce serve --listen 0.0.0.0:8998 --insecure-open
-      let other machines in; there are no passwords yet, so only where everybody may talk
+  vivavoce serve --listen 0.0.0.0:8998
+      let other machines in; the first start prints a password for the operator
   VIVAVOCE_SLOTS=8 vivavoce serve --data-dir /srv/vivavoce
       settings from environment and flags together")]
 pub struct ServeArgs {
@@ -109,18 +107,20 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
             return Ok(Outcome::Done);
         }
     };
-    let access = match config.listen.ip().to_canonical().is_loopback() {
+    let access = match config.is_local() {
         true => Access::Loopback,
         false => Access::Open,
     };
     let settings = WebSettings {
         access,
+        open_calls: config.open_calls,
         watchdog: config.watchdog,
         ..WebSettings::default()
     };
     std::fs::create_dir_all(&config.data_dir)
         .with_context(|| format!("cannot make the data folder {}", config.data_dir.display()))?;
-    let store = Store::open(&config.data_dir.join(DATABASE_FILE)).await?;
+    let store = Store::open(&config.database()).await?;
+    let new_password = first_password(&config, &store).await?;
     let app = AppState::<CallMaker>::new(settings, store);
     let listener = web::bind(config.listen).map_err(|err| {
         anyhow!(
@@ -137,6 +137,11 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
         has_become_true(closed),
     ));
     tracing::info!("listening on http://{address}");
+    if let Some(password) = new_password {
+        tracing::info!(
+            "the operator's password is {password} (made now, shown this once; change it on the System page)"
+        );
+    }
 
     let outcome = tokio::select! {
         outcome = load_and_tick(&config, found, &app, began) => outcome.map(Some),
@@ -159,6 +164,26 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
     let _ = tokio::time::timeout(FAREWELL_LIMIT, server).await;
     tracing::info!("stopped");
     Ok(outcome)
+}
+
+/// Takes the password out of its file; makes one where other machines can come and none is set.
+async fn first_password(config: &Config, store: &Store) -> anyhow::Result<Option<String>> {
+    if let Some(file) = &config.password_file.0 {
+        let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        let password = text.lines().next().unwrap_or_default().to_owned();
+        web::set_password(store, password)
+            .await
+            .with_context(|| format!("--password-file {}", file.display()))?;
+        return Ok(None);
+    }
+    if config.is_local() || store.password_hash().await?.is_some() {
+        return Ok(None);
+    }
+    let mut bytes = [0; 10];
+    getrandom::fill(&mut bytes).map_err(|error| anyhow!("no randomness: {error}"))?;
+    let password: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    web::set_password(store, password.clone()).await?;
+    Ok(Some(password))
 }
 
 /// The model, looked through but not read, and how many slots of it the device takes.

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 
 use super::values::{
-    DeviceChoice, DrainLimit, Dtype, KvDtype, Listen, LogFormat, ModelName, Order, PinPrompt, Ring,
-    SlotCount, Switch, ThreadCount, Watchdog,
+    DeviceChoice, DrainLimit, Dtype, KvDtype, Listen, LogFormat, ModelName, Order, PasswordFile,
+    PinPrompt, Ring, SlotCount, Switch, ThreadCount, Watchdog,
 };
 
 /// Where things are, and how the program speaks; taken by every command.
@@ -73,8 +73,8 @@ pub struct ServerFlags {
     /// 16 [default: auto]
     #[arg(long, value_name = "N|auto")]
     pub slots: Option<SlotCount>,
-    /// Address of the server; port 0 takes any free port. Other machines can be let in only together with
-    /// --insecure-open [default: 127.0.0.1:8998]
+    /// Address of the server; port 0 takes any free port. On an address that other machines can reach, an operator's
+    /// password is needed: the one that is set, or one that is made and printed at the first start [default: 127.0.0.1:8998]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<Listen>,
     /// Refuse new callers while ticks take too long (p99 of the last 60 s above 72 ms) [default: on]
@@ -86,7 +86,11 @@ pub struct ServerFlags {
     /// End the process with exit code 4 when one tick takes this long, 2 to 3600 s [default: 20s]
     #[arg(long, value_name = "TIME")]
     pub watchdog: Option<Watchdog>,
-    /// Let other machines in although there are no passwords: anybody who reaches the port may talk [default: off]
+    /// Let anybody who reaches the port call, without a link or a token; operating still needs the password [default: off]
     #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
-    pub insecure_open: Option<Switch>,
+    pub open_calls: Option<Switch>,
+    /// File whose first line is the operator's password, for containers; else it is set in the browser or with
+    /// `vivavoce password` [default: none]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub password_file: Option<PasswordFile>,
 }

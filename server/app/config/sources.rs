@@ -136,15 +136,6 @@ pub enum ConfigError {
     /// No data folder was given, and the platform names none.
     #[error("no place for data: HOME is not set; give --data-dir DIR or VIVAVOCE_DATA_DIR")]
     NoDataDir,
-    /// An address that others can reach, without the word for it.
-    #[error(
-        "--listen {listen} can be reached from other machines, and there are no passwords yet: anybody could talk \
-         and listen; use a loopback address (127.0.0.1:8998), or add --insecure-open if that is what you want"
-    )]
-    OpenToOthers {
-        /// The address.
-        listen: SocketAddr,
-    },
     /// The model is not where it would be.
     #[error("--model {model}: there is no model in {}; {cure}", dir.display())]
     NoSuchModel {
@@ -160,7 +151,7 @@ pub enum ConfigError {
 impl ConfigError {
     /// Whether the settings themselves are wrong (exit code 2), not what they ask for (1).
     pub fn is_usage(&self) -> bool {
-        !matches!(self, Self::OpenToOthers { .. } | Self::NoSuchModel { .. })
+        !matches!(self, Self::NoSuchModel { .. })
     }
 }
 

@@ -131,13 +131,13 @@ fn defaults_are_those_of_the_help() {
     assert_eq!(config.listen.to_string(), "127.0.0.1:8998");
     assert_eq!((config.order, config.ring), (Order::Sooner, Ring::Full));
     assert_eq!(config.pin_prompt, PinPrompt::Auto);
-    assert!(config.admission && !config.insecure_open && !config.offline);
+    assert!(config.admission && !config.open_calls && !config.offline);
     assert_eq!(
         (config.drain_limit.as_secs(), config.watchdog.as_secs()),
         (600, 20)
     );
     assert_eq!(config.hub.endpoint, "https://huggingface.co");
-    assert!(config.check_listen().is_ok());
+    assert!(config.is_local());
 }
 
 #[test]

@@ -324,6 +324,26 @@ impl fmt::Display for Listen {
     }
 }
 
+/// A file that holds the operator's password, or none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PasswordFile(pub Option<PathBuf>);
+
+impl FromStr for PasswordFile {
+    type Err = ValueError;
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        Ok(Self((!text.is_empty()).then(|| text.into())))
+    }
+}
+
+impl fmt::Display for PasswordFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(file) => file.display().fmt(f),
+            None => f.write_str("none"),
+        }
+    }
+}
+
 /// Whole seconds, or with a unit: `90`, `90s`, `10m`, `1h`.
 fn parse_seconds(text: &str, least_s: u64, most_s: u64) -> Result<Duration, ValueError> {
     let digits = text.trim_end_matches(['s', 'm', 'h']);

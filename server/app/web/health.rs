@@ -14,8 +14,11 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use slots::call::PrepareCall;
+use wire::api::account::Role;
 use wire::api::{Health, HealthState};
 
+use super::error::ApiError;
+use super::identity::Asker;
 use super::state::AppState;
 use crate::stepper::board::{Board, Phase, SlotPhase};
 use crate::telemetry;
@@ -37,13 +40,22 @@ pub(super) async fn health<P: PrepareCall>(State(app): State<AppState<P>>) -> Re
     })
 }
 
-pub(super) async fn metrics<P: PrepareCall>(State(app): State<AppState<P>>) -> Response {
+pub(super) async fn metrics<P: PrepareCall>(
+    asker: Asker,
+    State(app): State<AppState<P>>,
+) -> Result<Response, ApiError> {
+    if !asker.may_measure {
+        return Err(match asker.role {
+            Role::Nobody => ApiError::SignInNeeded,
+            _ => ApiError::NotAllowed,
+        });
+    }
     let board = app
         .loaded()
         .map(|loaded| loaded.host.stepper().board().as_ref());
     let text = telemetry::prometheus(board, app.counters());
     let content_type = (header::CONTENT_TYPE, telemetry::PROMETHEUS_CONTENT_TYPE);
-    ([content_type], text).into_response()
+    Ok(([content_type], text).into_response())
 }
 
 fn answer<P: PrepareCall>(app: &AppState<P>, is_good: impl Fn(HealthState) -> bool) -> Response {

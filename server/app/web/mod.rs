@@ -29,6 +29,7 @@ mod talk;
 mod tokens;
 mod voices;
 
+pub(crate) use account::set_password;
 pub use routes::router;
 pub use state::{AppState, WebSettings};
 

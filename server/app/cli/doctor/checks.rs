@@ -245,9 +245,6 @@ fn data_dir(config: &Config) -> Option<Check> {
 
 fn port(config: &Config) -> Check {
     const NAME: &str = "port";
-    if let Err(err) = config.check_listen() {
-        return Check::refusal(NAME, &err.to_string(), "choose another address");
-    }
     let listen = config.listen;
     match TcpListener::bind(listen) {
         Ok(_) if listen.port() == 0 => Check::ok(NAME, format!("{listen}: any free port")),

@@ -1,0 +1,54 @@
+//! `vivavoce password`: sets the operator's password, also a forgotten one.
+
+use std::io::{BufRead, IsTerminal};
+
+use anyhow::{Context, bail};
+use clap::Args;
+
+use super::{Outcome, note, tell};
+use crate::config::Config;
+use crate::store::Store;
+use crate::web;
+
+/// Set the operator's password
+///
+/// Reads it from the first line of the input. Every browser that is signed in has to sign in again. The server of the
+/// same data folder has to be stopped for it.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  vivavoce password
+      asks for it
+  vivavoce password --data-dir /srv/vivavoce < secret.txt
+      takes the first line of a file")]
+pub struct PasswordArgs {}
+
+/// Sets it.
+///
+/// # Errors
+/// One line: the database cannot be opened, or the password is too short.
+pub fn run(_args: PasswordArgs, config: Config) -> anyhow::Result<Outcome> {
+    let input = std::io::stdin();
+    if input.is_terminal() {
+        note("the new password (it is shown as you type):");
+    }
+    let mut line = String::new();
+    input.lock().read_line(&mut line).context("the input")?;
+    let password = line.trim_end_matches(['\r', '\n']).to_owned();
+    if password.is_empty() {
+        bail!("no password was given; nothing is changed");
+    }
+    std::fs::create_dir_all(&config.data_dir)
+        .with_context(|| format!("cannot make the data folder {}", config.data_dir.display()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let store = Store::open(&config.database()).await?;
+        web::set_password(&store, password).await?;
+        store.close().await;
+        anyhow::Ok(())
+    })?;
+    tell("the password is set");
+    Ok(Outcome::Done)
+}
