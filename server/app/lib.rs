@@ -8,6 +8,7 @@
 pub mod audio;
 pub mod cli;
 pub mod config;
+pub mod journal;
 pub mod sessions;
 pub mod stepper;
 pub mod store;

@@ -182,13 +182,15 @@ impl Switchboard {
             phase_every: Duration::ZERO,
             ..SessionLimits::default()
         };
-        let state = AppState::new(
+        let state = AppState::open(
             WebSettings {
                 limits,
                 ..WebSettings::default()
             },
             Store::in_memory().await.unwrap(),
-        );
+        )
+        .await
+        .unwrap();
         state
             .set_loaded(stepper.clone(), maker)
             .expect("the first engine");

@@ -15,7 +15,9 @@ async fn get(url: &str) -> reqwest::Response {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_port_answers_while_the_model_loads() {
     let state =
-        AppState::<TestPrepare>::new(WebSettings::default(), Store::in_memory().await.unwrap());
+        AppState::<TestPrepare>::open(WebSettings::default(), Store::in_memory().await.unwrap())
+            .await
+            .unwrap();
     let (address, _stop) = listen(&state);
     let url = |path| format!("http://{address}{path}");
     assert_eq!(get(&url("/livez")).await.status(), 200);

@@ -166,7 +166,9 @@ impl Setup {
             limits: self.limits,
             ..WebSettings::default()
         };
-        let state = AppState::new(settings, Store::in_memory().await.unwrap());
+        let state = AppState::open(settings, Store::in_memory().await.unwrap())
+            .await
+            .unwrap();
         let prepare = Arc::new(TestPrepare {
             inner: self.prepare,
             asked: Mutex::default(),

@@ -115,13 +115,14 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
         access,
         open_calls: config.open_calls,
         watchdog: config.watchdog,
+        recordings: Some(config.data_dir.join("recordings")),
         ..WebSettings::default()
     };
     std::fs::create_dir_all(&config.data_dir)
         .with_context(|| format!("cannot make the data folder {}", config.data_dir.display()))?;
     let store = Store::open(&config.database()).await?;
     let new_password = first_password(&config, &store).await?;
-    let app = AppState::<CallMaker>::new(settings, store);
+    let app = AppState::<CallMaker>::open(settings, store).await?;
     let listener = web::bind(config.listen).map_err(|err| {
         anyhow!(
             "cannot listen on {}: {err}; {}",
@@ -159,6 +160,7 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
     if told.is_err() {
         tracing::warn!("some callers could not be told that the server stops");
     }
+    app.desk().journal().flush().await;
     close.send_replace(true);
     // Requests that are still being answered end with the process.
     let _ = tokio::time::timeout(FAREWELL_LIMIT, server).await;

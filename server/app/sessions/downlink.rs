@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use axum::extract::ws::Message;
+use slots::units::FRAME_SAMPLES;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use wire::notice::{EndReason, Notice};
@@ -16,7 +17,12 @@ use super::link::{Link, Over, Word};
 use super::session::end_reason;
 use super::socket::{Sink, binary, metadata, send};
 use crate::audio::opus_write::OpusWriter;
-use crate::stepper::handle::{SeatEvent, Speaker, SpeakerFrame};
+use crate::journal::Notes;
+use crate::stepper::handle::{Board, SeatEvent, Speaker, SpeakerFrame};
+
+/// How long the agent waits at most for a caller who is to speak first (10 s).
+const CALLER_FIRST_FRAMES_MAX: u64 = 125;
+static SILENCE: [f32; FRAME_SAMPLES] = [0.0; FRAME_SAMPLES];
 
 /// What the writing half of one connection works with.
 pub(super) struct Writing<'a> {
@@ -25,6 +31,10 @@ pub(super) struct Writing<'a> {
     pub(super) link: &'a Link,
     pub(super) words: mpsc::Receiver<Word>,
     pub(super) limits: &'a SessionLimits,
+    pub(super) notes: &'a Notes,
+    pub(super) board: &'a Board,
+    /// The agent is not heard until the caller has spoken.
+    pub(super) caller_first: bool,
     /// For callers with `ext=1`: sent right before the ready byte.
     pub(super) live_notice: Option<Notice>,
 }
@@ -49,11 +59,16 @@ impl Writing<'_> {
             let patience_ends = self.patience_ends();
             tokio::select! {
                 event = self.speaker.next() => match event {
-                    Some(SeatEvent::Waiting { place }) => self.tell(Notice::Queued { place }).await?,
+                    Some(SeatEvent::Waiting { place }) => {
+                        self.notes.event("waiting", place.to_string());
+                        self.tell(Notice::Queued { place }).await?;
+                    }
                     Some(SeatEvent::Prefill { chunks_left }) => {
+                        self.notes.seated(self.speaker.counters());
                         self.tell(Notice::Prefill { chunks_left }).await?;
                     }
                     Some(SeatEvent::Live) => {
+                        self.notes.live(self.speaker.counters(), self.board);
                         opus = Some(self.go_live().await?);
                         self.link.set_live();
                     }
@@ -108,9 +123,19 @@ impl Writing<'_> {
                 "a frame came before its call was live".to_owned(),
             ));
         };
-        let page = opus.page(&frame.pcm);
+        let held = self.caller_first
+            && frame.frame < CALLER_FIRST_FRAMES_MAX
+            && !self.notes.caller_has_spoken();
+        let (pcm, text): (&[f32], &str) = match held {
+            true => (&SILENCE, ""),
+            false => (&frame.pcm, &frame.text),
+        };
+        let counters = self.speaker.counters();
+        self.notes
+            .said(frame.frame, pcm, text, counters, self.board);
+        let page = opus.page(pcm);
         let page = page.map_err(|error| Over::Ended(EndReason::RowFault, error.to_string()))?;
-        let text = (!frame.text.is_empty()).then(|| binary(Downlink::Text(&frame.text)));
+        let text = (!text.is_empty()).then(|| binary(Downlink::Text(text)));
         self.send([binary(Downlink::Audio(&page))].into_iter().chain(text))
             .await
     }

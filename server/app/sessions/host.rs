@@ -17,6 +17,7 @@ use super::limits::SessionLimits;
 use super::registry::{Registry, random_u128};
 use super::session::Session;
 use super::socket::farewell;
+use crate::journal::{CallFacts, Journal};
 use crate::stepper::handle::{JoinError, JoinRequest, StepperHandle};
 
 pub use super::socket::limited;
@@ -27,6 +28,7 @@ pub struct SessionHost<C> {
     limits: SessionLimits,
     counters: Arc<SessionCounters>,
     registry: Registry,
+    journal: Arc<Journal>,
     open: watch::Sender<usize>,
 }
 
@@ -39,6 +41,10 @@ pub struct Wish<C> {
     pub seed: u64,
     /// Whether the client asked for notices, a waiting place and a resume token.
     pub ext: bool,
+    /// For the log.
+    pub facts: CallFacts,
+    /// The agent is not heard until the caller has spoken.
+    pub caller_first: bool,
 }
 
 /// Counts one open session for as long as it lives.
@@ -60,12 +66,14 @@ impl<C: Send + 'static> SessionHost<C> {
         stepper: StepperHandle<C>,
         limits: SessionLimits,
         counters: Arc<SessionCounters>,
+        journal: Arc<Journal>,
     ) -> Self {
         Self {
             stepper,
             limits,
             counters,
             registry: Registry::default(),
+            journal,
             open: watch::Sender::new(0),
         }
     }
@@ -88,6 +96,7 @@ impl<C: Send + 'static> SessionHost<C> {
         let ext = wish.ext;
         let seed = wish.seed;
         let (mut sink, mut stream) = socket.split();
+        let notes = self.journal.begin(wish.facts).await;
         let seat = match random_u128() {
             Ok(key) => {
                 let request = JoinRequest {
@@ -109,6 +118,8 @@ impl<C: Send + 'static> SessionHost<C> {
                     seat,
                     ext,
                     seed,
+                    notes: &notes,
+                    caller_first: wish.caller_first,
                     board: self.stepper.board(),
                     counters: &self.counters,
                     limits: &self.limits,
@@ -117,13 +128,15 @@ impl<C: Send + 'static> SessionHost<C> {
                 session.run(sink, stream).await
             }
             Err((reason, text)) => {
+                notes.ended(reason, None, &text);
                 farewell(&mut sink, &mut stream, ext, (reason, &text), &self.limits).await;
                 reason
             }
         };
         self.counters.count_end(reason);
         let seconds = began.elapsed().as_secs_f32();
-        tracing::info!(reason = reason.name(), seconds, seed, "call ended");
+        let session = notes.session();
+        tracing::info!(session, reason = reason.name(), seconds, seed, "call ended");
     }
 
     /// Hands a returning connection to the call that `token` was given for.

@@ -14,7 +14,6 @@
 pub mod counters;
 pub mod host;
 pub mod limits;
-pub mod spec;
 
 mod downlink;
 mod link;

@@ -22,6 +22,7 @@ use super::registry::{Registry, Ticket};
 use super::socket::{Sink, Stream, answer_close, farewell};
 use super::uplink::Reading;
 use crate::audio::opus_read::OpusReader;
+use crate::journal::Notes;
 use crate::stepper::handle::{Board, Seat, SeatEvent};
 
 /// One call with a seat.
@@ -29,6 +30,8 @@ pub(super) struct Session<'a> {
     pub(super) seat: Seat,
     pub(super) ext: bool,
     pub(super) seed: u64,
+    pub(super) notes: &'a Notes,
+    pub(super) caller_first: bool,
     pub(super) board: &'a Board,
     pub(super) counters: &'a SessionCounters,
     pub(super) limits: &'a SessionLimits,
@@ -67,6 +70,7 @@ impl Session<'_> {
                 mic: &mut self.seat.mic,
                 reader,
                 link: &link,
+                notes: self.notes,
                 board: self.board,
                 counters: self.counters,
                 phase: match self.ext {
@@ -80,6 +84,9 @@ impl Session<'_> {
                 link: &link,
                 words,
                 limits: self.limits,
+                notes: self.notes,
+                board: self.board,
+                caller_first: self.caller_first,
                 live_notice: notice,
             };
             let left = tokio::select! {
@@ -87,6 +94,10 @@ impl Session<'_> {
                 biased;
                 over = writing.run() => Left::Over(over),
                 over = reading.run() => Left::Over(over),
+                () = self.notes.call().hung_up() => Left::Over(Over::Ended(
+                    EndReason::ClosedByOperator,
+                    "an operator ended this call".to_owned(),
+                )),
                 Some(socket) = newcomers.recv() => Left::Resumed(Box::new(socket)),
             };
             was_live = link.is_live();
@@ -94,6 +105,8 @@ impl Session<'_> {
                 Left::Over(Over::HungUp) => {
                     // The seat goes first: a peer that closes without reading may hold the answer up for seconds.
                     let Self { seat, limits, .. } = self;
+                    let told = Some((seat.speaker.counters(), self.board));
+                    self.notes.ended(EndReason::HungUp, told, "");
                     drop(seat);
                     answer_close(&mut sink, limits).await;
                     return EndReason::HungUp;
@@ -103,17 +116,20 @@ impl Session<'_> {
                     let Self {
                         seat, ext, limits, ..
                     } = self;
+                    let told = Some((seat.speaker.counters(), self.board));
+                    self.notes.ended(reason, told, &text);
                     drop(seat);
                     farewell(&mut sink, &mut stream, ext, (reason, &text), limits).await;
                     return reason;
                 }
                 Left::Over(Over::Lost) if ticket.is_some() && was_live => {
+                    self.notes.event("connection_lost", "");
                     match self.keep_seat(&mut newcomers).await {
                         Ok(socket) => socket,
-                        Err(reason) => return reason,
+                        Err(reason) => return self.over(reason),
                     }
                 }
-                Left::Over(Over::Lost) => return EndReason::HungUp,
+                Left::Over(Over::Lost) => return self.over(EndReason::HungUp),
                 Left::Resumed(socket) => {
                     // Aside: the old connection may be dead, and the new one must not wait for it.
                     let limits = *self.limits;
@@ -128,9 +144,17 @@ impl Session<'_> {
                 }
             };
             self.counters.resumed.add(1);
+            self.notes.resumed();
             (sink, stream) = socket.split();
         }
         EndReason::HungUp
+    }
+
+    /// The end without anybody to tell.
+    fn over(&self, reason: EndReason) -> EndReason {
+        let told = Some((self.seat.speaker.counters(), self.board));
+        self.notes.ended(reason, told, "");
+        reason
     }
 
     fn live_notice(&self, ticket: &Ticket, generation: u32) -> Notice {
@@ -139,8 +163,8 @@ impl Session<'_> {
             resume_within_ms: self.limits.resume_within.as_millis() as u32,
             generation,
             seed: self.seed.to_string(),
-            session: None,
-            recording: None,
+            session: Some(self.notes.session()),
+            recording: self.notes.recording_path().map(str::to_owned),
         }
     }
 
@@ -154,12 +178,17 @@ impl Session<'_> {
             tokio::select! {
                 Some(socket) = newcomers.recv() => return Ok(socket),
                 event = self.seat.speaker.next() => match event {
-                    Some(SeatEvent::Frame(_)) => self.counters.parked_frames_dropped.add(1),
+                    Some(SeatEvent::Frame(frame)) => {
+                        let counters = self.seat.speaker.counters();
+                        self.notes.said(frame.frame, &frame.pcm, &frame.text, counters, self.board);
+                        self.counters.parked_frames_dropped.add(1);
+                    }
                     Some(SeatEvent::Ended(reason)) => return Err(end_reason(reason)),
                     Some(_) => {}
                     None => return Err(EndReason::EngineFault),
                 },
                 () = sleep_until(until) => return Err(EndReason::HungUp),
+                () = self.notes.call().hung_up() => return Err(EndReason::ClosedByOperator),
             }
         }
     }

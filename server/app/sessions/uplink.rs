@@ -22,6 +22,7 @@ use super::phase::Phase;
 use super::rate::Bucket;
 use super::socket::{Stream, meaning};
 use crate::audio::opus_read::OpusReader;
+use crate::journal::Notes;
 use crate::stepper::handle::{Board, Mic};
 
 /// Messages taken in one go before what they brought goes to the mic queue; a burst of 12 s in 20 ms pages is 600.
@@ -33,6 +34,7 @@ pub(super) struct Reading<'a> {
     pub(super) mic: &'a mut Mic,
     pub(super) reader: OpusReader,
     pub(super) link: &'a Link,
+    pub(super) notes: &'a Notes,
     pub(super) board: &'a Board,
     pub(super) counters: &'a SessionCounters,
     /// Brings frame boundaries near the tick.
@@ -194,6 +196,7 @@ impl Reading<'_> {
             }
         }
         for frame in burst.drain(..) {
+            self.notes.heard(&frame[..]);
             self.mic.push(&frame[..]);
             self.counters.frames_heard.add(1);
         }

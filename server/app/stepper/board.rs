@@ -157,6 +157,7 @@ pub struct Board {
     pub(super) tick_p50_us: AtomicU64,
     pub(super) tick_p99_us: AtomicU64,
     pub(super) tick_sum_us: AtomicU64,
+    pub(super) tick_max_us: AtomicU64,
     pub(super) tick_buckets: [AtomicU64; TICK_BUCKETS_US.len() + 1],
     pub(super) waiting: AtomicU64,
     pub(super) joined: AtomicU64,
@@ -193,6 +194,7 @@ impl Board {
             tick_p50_us: zero(),
             tick_p99_us: zero(),
             tick_sum_us: zero(),
+            tick_max_us: zero(),
             tick_buckets: array::from_fn(|_| zero()),
             waiting: zero(),
             joined: zero(),
@@ -311,6 +313,11 @@ impl Board {
     /// All ticks with a step together, in microseconds.
     pub fn tick_sum_us(&self) -> u64 {
         self.tick_sum_us.load(Relaxed)
+    }
+
+    /// The longest tick with a step since the last call of this, in microseconds; 0 without any. For one reader.
+    pub fn take_tick_max_us(&self) -> u64 {
+        self.tick_max_us.swap(0, Relaxed)
     }
 
     /// Ticks with a step by length: one count for each bound of [`TICK_BUCKETS_US`] (not cumulative), and one above.

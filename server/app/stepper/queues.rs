@@ -22,7 +22,7 @@ use futures_util::task::AtomicWaker;
 use slots::engine::TEXT_BYTES_MAX;
 use slots::loudness::mean_square;
 use slots::slot::CloseReason;
-use slots::units::FRAME_SAMPLES;
+use slots::units::{FRAME_SAMPLES, SlotId};
 
 use super::board::{Board, Loss, Losses};
 use super::handle::JoinError;
@@ -71,6 +71,8 @@ pub struct SeatCounters {
     losses: Losses,
     frames_sent: AtomicU64,
     mic_wait_us: AtomicU64,
+    /// The row, plus one; 0 before there is one.
+    row: AtomicU64,
 }
 
 impl SeatCounters {
@@ -82,6 +84,14 @@ impl SeatCounters {
     /// Frames handed to the listener.
     pub fn frames_sent(&self) -> u64 {
         self.frames_sent.load(Relaxed)
+    }
+
+    /// The row this session holds, once it has one.
+    pub fn row(&self) -> Option<usize> {
+        self.row
+            .load(Relaxed)
+            .checked_sub(1)
+            .map(|row| row as usize)
     }
 
     /// How long the last frame taken by the tick had waited in the mic queue, in microseconds.
@@ -404,6 +414,11 @@ impl SeatEnds {
         debug_assert!(pushed.is_ok(), "there was room and nobody else writes here");
         self.line.counters.frames_sent.fetch_add(1, Relaxed);
         Ok(())
+    }
+
+    /// The seat holds a row from now on.
+    pub(super) fn take_row(&self, slot: SlotId) {
+        self.line.counters.row.store(slot.row() as u64 + 1, Relaxed);
     }
 
     pub(super) fn set_state(&self, state: SeatState) {

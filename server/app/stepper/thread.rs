@@ -232,8 +232,10 @@ impl<E: Engine> Stepper<E> {
             |party, reason| end(party, reason, board, bell),
         );
         self.table.sweep(|slot| self.engine.vacate(slot));
-        self.table
-            .promote(self.gate, |_, party| party.tell(SeatState::Queued));
+        self.table.promote(self.gate, |lease, party| {
+            party.ends.take_row(lease.slot);
+            party.tell(SeatState::Queued);
+        });
         if self.table.waiting() != waiting {
             for (place, party) in self.table.waiters_mut() {
                 party.tell(SeatState::Waiting { place });
@@ -271,6 +273,7 @@ impl<E: Engine> Stepper<E> {
                     self.engine.vacate(lease.slot);
                 }
                 if let Some(party) = self.table.holder_mut(lease) {
+                    party.ends.take_row(lease.slot);
                     party.tell(SeatState::Queued);
                 }
                 replaced

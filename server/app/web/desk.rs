@@ -11,6 +11,7 @@ use wire::api::live::Changed;
 use super::account::Tries;
 use super::error::ApiError;
 use super::room::EngineRoom;
+use crate::journal::Journal;
 use crate::store::Store;
 
 /// News that may wait for a page that does not read; a page that misses some asks for its lists anew.
@@ -24,6 +25,7 @@ pub struct Desk {
 
 struct Inner {
     store: Store,
+    journal: Arc<Journal>,
     room: OnceLock<Arc<dyn EngineRoom>>,
     news: broadcast::Sender<Changed>,
     prepare_us_per_position: AtomicU64,
@@ -42,10 +44,11 @@ pub struct DeskFacts {
 
 impl Desk {
     /// Without an engine.
-    pub fn new(store: Store, facts: DeskFacts) -> Self {
+    pub fn new(store: Store, journal: Arc<Journal>, facts: DeskFacts) -> Self {
         Self {
             inner: Arc::new(Inner {
                 store,
+                journal,
                 room: OnceLock::new(),
                 news: broadcast::Sender::new(NEWS_MAX),
                 prepare_us_per_position: AtomicU64::new(0),
@@ -89,6 +92,11 @@ impl Desk {
     /// [`ApiError::Loading`] until it is loaded.
     pub fn room(&self) -> Result<&Arc<dyn EngineRoom>, ApiError> {
         self.inner.room.get().ok_or(ApiError::Loading)
+    }
+
+    /// Who talks now, and the pens of their sessions.
+    pub fn journal(&self) -> &Arc<Journal> {
+        &self.inner.journal
     }
 
     /// Tells open pages that a list has changed.

@@ -28,6 +28,7 @@ mod system;
 mod talk;
 mod tokens;
 mod voices;
+mod wav;
 
 pub(crate) use account::set_password;
 pub use routes::router;

@@ -27,7 +27,7 @@ use super::error::ApiError;
 use super::identity::Operator;
 use crate::store::PersonaQuestion;
 
-pub(super) use draft::{call_spec, checked};
+pub(super) use draft::{call_spec, checked, sampling_of};
 
 /// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<Desk> {

@@ -8,7 +8,7 @@ use axum::routing::get;
 use slots::call::PrepareCall;
 
 use super::state::AppState;
-use super::{access, api, assets, chat, health, layers};
+use super::{access, api, assets, chat, health, layers, talk};
 
 /// Everything this server answers. Works at once; what needs the engine says that it is loading until
 /// [`AppState::set_loaded`].
@@ -25,6 +25,11 @@ pub fn router<P: PrepareCall>(app: AppState<P>) -> Router {
         .route("/readyz", get(health::readyz::<P>))
         .route("/health", get(health::health::<P>))
         .route("/metrics", get(health::metrics::<P>))
+        .merge(
+            Router::new()
+                .route("/talk/{token}", get(talk::door))
+                .with_state(app.desk().clone()),
+        )
         .merge(api::routes().with_state(app.desk().clone()))
         .fallback(get(assets::page))
         .layer(from_fn_with_state(door, access::guard))

@@ -2,6 +2,7 @@
 //!
 //! May not live here: handlers.
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -10,14 +11,15 @@ use slots::call::PrepareCall;
 use super::access::Access;
 use super::desk::{Desk, DeskFacts};
 use super::room::Room;
+use crate::journal::Journal;
 use crate::sessions::counters::SessionCounters;
 use crate::sessions::host::SessionHost;
 use crate::sessions::limits::SessionLimits;
 use crate::stepper::handle::StepperHandle;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// How the web room behaves.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct WebSettings {
     /// Who is let in.
     pub access: Access,
@@ -25,6 +27,10 @@ pub struct WebSettings {
     pub open_calls: bool,
     /// Limits of sessions.
     pub limits: SessionLimits,
+    /// Folder for recordings; without one nothing is recorded.
+    pub recordings: Option<PathBuf>,
+    /// What pages show of this server.
+    pub facts: DeskFacts,
     /// A tick older than this means that the engine hangs: `/livez` and `/readyz` go red.
     pub watchdog: Duration,
 }
@@ -34,6 +40,8 @@ impl Default for WebSettings {
         Self {
             access: Access::Loopback,
             open_calls: false,
+            recordings: None,
+            facts: DeskFacts::default(),
             limits: SessionLimits::default(),
             watchdog: Duration::from_secs(20),
         }
@@ -73,19 +81,23 @@ impl<P: PrepareCall> Clone for AppState<P> {
 
 impl<P: PrepareCall> AppState<P> {
     /// A state without an engine: the port can open, and everything that needs the engine says that it is loading.
-    pub fn new(settings: WebSettings, store: Store) -> Self {
+    ///
+    /// # Errors
+    /// The log of sessions in `store` cannot be read.
+    pub async fn open(settings: WebSettings, store: Store) -> Result<Self, StoreError> {
         let facts = DeskFacts {
             open_calls: settings.open_calls,
-            ..DeskFacts::default()
+            ..settings.facts.clone()
         };
-        Self {
+        let journal = Journal::start(store.clone(), settings.recordings.clone()).await?;
+        Ok(Self {
             inner: Arc::new(Inner {
                 settings,
                 counters: Arc::default(),
-                desk: Desk::new(store, facts),
+                desk: Desk::new(store, journal, facts),
                 loaded: OnceLock::new(),
             }),
-        }
+        })
     }
 
     /// The engine is there: from now on callers are taken.
@@ -101,6 +113,7 @@ impl<P: PrepareCall> AppState<P> {
             stepper,
             self.inner.settings.limits,
             self.inner.counters.clone(),
+            self.inner.desk.journal().clone(),
         );
         let room = Room::new(prepare.clone(), host.stepper().clone());
         self.inner.desk.set_room(Arc::new(room));

@@ -101,6 +101,10 @@ impl PrepareCall for CallMaker {
         self.prepare_within(spec, live_positions_max(self.checkpoint.config()))
     }
 
+    fn default_sampling(&self) -> Sampling {
+        Self::sampling(self.checkpoint.config(), 0)
+    }
+
     fn model_id(&self) -> String {
         self.checkpoint.digest().to_string()
     }

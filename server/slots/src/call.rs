@@ -191,6 +191,11 @@ pub trait PrepareCall: Send + Sync + 'static {
     /// [`PrepareError`], for the caller.
     fn prepare(&self, spec: &CallSpec) -> Result<Self::Call, PrepareError>;
 
+    /// What a call takes that says nothing about sampling; its seed means nothing.
+    fn default_sampling(&self) -> Sampling {
+        Sampling::default()
+    }
+
     /// Identity of the checkpoint; voices of one mean nothing to another.
     fn model_id(&self) -> String;
 

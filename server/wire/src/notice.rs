@@ -92,11 +92,13 @@ pub enum EndReason {
     RowFault,
     /// The device failed; every call ended.
     EngineFault,
+    /// An operator ended it.
+    ClosedByOperator,
 }
 
 impl EndReason {
     /// All of them, in the order of [`EndReason::index`].
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::HungUp,
         Self::Full,
         Self::Late,
@@ -113,6 +115,7 @@ impl EndReason {
         Self::ResumeUnknown,
         Self::RowFault,
         Self::EngineFault,
+        Self::ClosedByOperator,
     ];
 
     /// Place in [`EndReason::ALL`], for arrays of counters.
@@ -139,13 +142,14 @@ impl EndReason {
             Self::ResumeUnknown => "resume_unknown",
             Self::RowFault => "row_fault",
             Self::EngineFault => "engine_fault",
+            Self::ClosedByOperator => "closed_by_operator",
         }
     }
 
     /// The WebSocket close code that goes with it (RFC 6455, section 7.4.1, and its registry).
     pub fn close_code(self) -> u16 {
         match self {
-            Self::HungUp | Self::LengthLimit => 1000,
+            Self::HungUp | Self::LengthLimit | Self::ClosedByOperator => 1000,
             Self::Full | Self::Late | Self::Draining => 1013,
             Self::ServerStopping => 1001,
             Self::BadAudio => 1003,

@@ -44,7 +44,9 @@ fn open(state: &AppState<TestPrepare>, limits: ConnectionLimits) -> Door {
 
 async fn loading(limits: ConnectionLimits) -> Door {
     open(
-        &AppState::new(WebSettings::default(), Store::in_memory().await.unwrap()),
+        &AppState::open(WebSettings::default(), Store::in_memory().await.unwrap())
+            .await
+            .unwrap(),
         limits,
     )
 }

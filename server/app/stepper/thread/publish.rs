@@ -23,6 +23,7 @@ impl<E: Engine> Stepper<E> {
         self.times.push(Some(took_us));
         board.steps.fetch_add(1, Relaxed);
         board.tick_sum_us.fetch_add(took_us, Relaxed);
+        board.tick_max_us.fetch_max(took_us, Relaxed);
         let bucket = TICK_BUCKETS_US.partition_point(|&bound_us| bound_us < took_us);
         board.tick_buckets[bucket].fetch_add(1, Relaxed);
         let late = self.pace.is_late(now_us);

@@ -1,0 +1,156 @@
+//! The journal: what sessions tell about themselves while they run, on its way to the store and to open pages.
+//!
+//! Lives here: [`Journal`], [`Notes`] (one session's pen), [`LiveCalls`] (who talks now), the writer, recordings.
+//! May not live here: SQL (`store`), sockets (`sessions`), HTTP. The tick knows nothing of it.
+//!
+//! | queue | bound | when it is full |
+//! |---|---|---|
+//! | entries on their way to the writer | 4,096 | progress stays with its session and is told later; the rest waits in a task |
+//! | entries the writer could not commit | 4,096 | progress is dropped, oldest first, and said once |
+//! | frames on their way to a recording | 125 (10 s) | the recording ends with a note; the call goes on |
+//! | frames for somebody who listens in | 25 (2 s) | the oldest are skipped |
+
+pub mod live;
+mod notes;
+pub mod recording;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+pub use live::{LiveCall, LiveCalls};
+pub use notes::Notes;
+
+use crate::store::{EventRow, ProgressRow, SessionEnd, SessionRow, Store, StoreError};
+use writer::Writer;
+
+/// Entries on their way to the writer: about 5 s of 64 sessions.
+const ENTRIES_MAX: usize = 4_096;
+
+/// Who calls, and whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallFacts {
+    /// `operator`, `link LABEL`, `token NAME`, `local`.
+    pub caller: String,
+    /// Number and version of the persona; `None` for a caller's own text.
+    pub persona_id: Option<(i64, i64)>,
+    /// Its name.
+    pub persona: String,
+    /// As the model reads it.
+    pub role_text: String,
+    /// Name of the voice.
+    pub voice: String,
+    /// Of the call.
+    pub seed: u64,
+    /// Whether to record the audio.
+    pub record: bool,
+    /// Whether to keep what the agent says.
+    pub keep_transcript: bool,
+}
+
+/// What goes to the writer.
+#[derive(Debug)]
+enum Entry {
+    Began(SessionRow),
+    Event(EventRow),
+    Progress(ProgressRow),
+    Ended(SessionEnd),
+    /// Everything before this is committed, or was given up.
+    Flush(oneshot::Sender<()>),
+}
+
+/// All sessions' pens, and who talks now.
+pub struct Journal {
+    tx: mpsc::Sender<Entry>,
+    last_id: AtomicI64,
+    live: LiveCalls,
+    store: Store,
+    recordings: Option<PathBuf>,
+    /// Grows with each commit.
+    commits: watch::Receiver<u64>,
+}
+
+impl Journal {
+    /// Starts the writer. Sessions of an earlier process that were never closed are marked as cut off, and their
+    /// recordings are closed. `recordings` is the folder for audio; without one nothing is recorded.
+    ///
+    /// # Errors
+    /// [`StoreError`]: the log cannot be read.
+    pub async fn start(store: Store, recordings: Option<PathBuf>) -> Result<Arc<Self>, StoreError> {
+        let last_id = store.last_session().await?;
+        let lost = store.close_lost_sessions().await?;
+        if !lost.is_empty() {
+            tracing::info!(
+                sessions = lost.len(),
+                "calls that the last run left open are marked as cut off"
+            );
+        }
+        if let Some(folder) = &recordings {
+            recording::close_lost(&store, folder).await?;
+        }
+        let (tx, rx) = mpsc::channel(ENTRIES_MAX);
+        let (committed, commits) = watch::channel(0);
+        tokio::spawn(Writer::new(store.clone(), rx, committed).run());
+        Ok(Arc::new(Self {
+            tx,
+            last_id: AtomicI64::new(last_id),
+            live: LiveCalls::default(),
+            store,
+            recordings,
+            commits,
+        }))
+    }
+
+    /// Who talks now.
+    pub fn live(&self) -> &LiveCalls {
+        &self.live
+    }
+
+    /// Grows with each commit of the log, for pages that show it.
+    pub fn commits(&self) -> watch::Receiver<u64> {
+        self.commits.clone()
+    }
+
+    /// Where recordings lie.
+    pub fn recordings(&self) -> Option<&Path> {
+        self.recordings.as_deref()
+    }
+
+    /// A session begins.
+    pub async fn begin(self: &Arc<Self>, facts: CallFacts) -> Notes {
+        let id = self.last_id.fetch_add(1, SeqCst) + 1;
+        Notes::begin(self.clone(), id, facts).await
+    }
+
+    /// Returns when everything told before is committed, or was given up.
+    pub async fn flush(&self) {
+        let (done, is_done) = oneshot::channel();
+        if self.tx.send(Entry::Flush(done)).await.is_ok() {
+            let _ = is_done.await;
+        }
+    }
+
+    /// Tells the writer what must not be lost. Never waits: when the queue is full, a task does.
+    fn tell(&self, entry: Entry) {
+        if let Err(mpsc::error::TrySendError::Full(entry)) = self.tx.try_send(entry) {
+            let tx = self.tx.clone();
+            tokio::spawn(async move {
+                let _ = tx.send(entry).await;
+            });
+        }
+    }
+
+    /// Tells the writer what can be told later as well.
+    ///
+    /// # Errors
+    /// The queue is full: it comes back.
+    fn try_tell(&self, row: ProgressRow) -> Result<(), ProgressRow> {
+        match self.tx.try_send(Entry::Progress(row)) {
+            Err(mpsc::error::TrySendError::Full(Entry::Progress(row))) => Err(row),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Audio files of calls: 16-bit stereo WAV at 24 kHz, caller left, agent right.
+//!
+//! Written by a thread of the blocking pool for each recorded call. The row comes before the file and goes after it, so
+//! that no file is ever without a row.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use hound::{SampleFormat, WavSpec, WavWriter};
+use slots::units::SAMPLE_RATE_HZ;
+
+use crate::store::{RecordingRow, Store, StoreError};
+
+/// Frames on their way to the disk (10 s).
+const FRAMES_MAX: usize = 125;
+/// Frames between two times that the file's head is brought up to date (about 1 s).
+const FLUSH_FRAMES: u32 = 12;
+/// Bytes of the head of a plain WAV file.
+const HEAD_BYTES: u64 = 44;
+
+const SPEC: WavSpec = WavSpec {
+    channels: 2,
+    sample_rate: SAMPLE_RATE_HZ,
+    bits_per_sample: 16,
+    sample_format: SampleFormat::Int,
+};
+
+/// Why there is no recording.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// The row.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The file.
+    #[error("{file}: {source}")]
+    File {
+        /// Its path.
+        file: String,
+        /// Why.
+        source: hound::Error,
+    },
+    /// No key.
+    #[error("no randomness: {0}")]
+    Random(getrandom::Error),
+}
+
+/// Takes frames for a file. Dropping it closes the file.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    tx: SyncSender<Arc<[i16]>>,
+}
+
+impl Recorder {
+    /// Hands a frame over; false when the disk is too slow or full: nothing more is taken.
+    pub(super) fn take(&self, frame: Arc<[i16]>) -> bool {
+        self.tx.try_send(frame).is_ok()
+    }
+}
+
+/// The file of a recording.
+pub fn path(folder: &Path, session: i64, key: &str) -> PathBuf {
+    // The key's own file name stays secret too: whoever can list the folder can read it anyway.
+    folder.join(format!("{session}-{}.wav", &key[..key.len().min(8)]))
+}
+
+/// Makes row and file, and the thread that writes. Returns the key that lets the caller fetch it.
+pub(super) async fn begin(
+    store: &Store,
+    folder: &Path,
+    session: i64,
+    began_at_ms: i64,
+) -> Result<(Recorder, String), RecordingError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(RecordingError::Random)?;
+    let key: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    store.insert_recording(session, &key, began_at_ms).await?;
+    let file = path(folder, session, &key);
+    let writer = make(&file).map_err(|source| RecordingError::File {
+        file: file.display().to_string(),
+        source,
+    });
+    let writer = match writer {
+        Ok(writer) => writer,
+        Err(error) => {
+            store.delete_recording(session).await?;
+            return Err(error);
+        }
+    };
+    let (tx, rx) = sync_channel(FRAMES_MAX);
+    let store = store.clone();
+    let writing = tokio::task::spawn_blocking(move || write(writer, &rx));
+    tokio::spawn(async move {
+        match writing.await {
+            Ok(Ok(seconds)) => {
+                if let Err(error) = store.recording_done(session, seconds).await {
+                    tracing::warn!(session, %error, "a recording could not be marked as complete");
+                }
+            }
+            Ok(Err(error)) => tracing::warn!(session, %error, "a recording was given up"),
+            Err(error) => tracing::error!(session, %error, "a recording's thread failed"),
+        }
+    });
+    Ok((Recorder { tx }, key))
+}
+
+fn make(file: &Path) -> Result<WavWriter<BufWriter<File>>, hound::Error> {
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    WavWriter::new(BufWriter::new(File::create_new(file)?), SPEC)
+}
+
+/// Writes until the session is over. Length in seconds.
+fn write(
+    mut writer: WavWriter<BufWriter<File>>,
+    rx: &Receiver<Arc<[i16]>>,
+) -> Result<i64, hound::Error> {
+    let mut unflushed = 0;
+    while let Ok(frame) = rx.recv() {
+        let mut samples = writer.get_i16_writer(frame.len() as u32);
+        for &sample in &*frame {
+            samples.write_sample(sample);
+        }
+        samples.flush()?;
+        unflushed += 1;
+        if unflushed == FLUSH_FRAMES {
+            writer.flush()?;
+            unflushed = 0;
+        }
+    }
+    let seconds = writer.duration() / SAMPLE_RATE_HZ;
+    writer.finalize()?;
+    Ok(i64::from(seconds))
+}
+
+/// Closes what a process that died left open: the file's head is made true to its length.
+pub(super) async fn close_lost(store: &Store, folder: &Path) -> Result<(), StoreError> {
+    for row in store.open_recordings().await? {
+        let file = path(folder, row.session_id, &row.key);
+        match mend(&file) {
+            Ok(seconds) => store.recording_done(row.session_id, seconds).await?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                store.delete_recording(row.session_id).await?;
+            }
+            Err(error) => {
+                tracing::warn!(file = %file.display(), %error, "a recording cannot be closed");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sets both lengths in the head to what is there. Source: RIFF, chunks `RIFF` and `data` of a plain WAV file.
+fn mend(file: &Path) -> std::io::Result<i64> {
+    use std::io::{Seek, SeekFrom, Write};
+    let mut file = File::options().write(true).open(file)?;
+    let data = file.metadata()?.len().saturating_sub(HEAD_BYTES);
+    let frame_bytes = u64::from(SPEC.channels) * 2;
+    let data = data / frame_bytes * frame_bytes;
+    for (at, length) in [(4, data + HEAD_BYTES - 8), (HEAD_BYTES - 4, data)] {
+        file.seek(SeekFrom::Start(at))?;
+        file.write_all(&u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes())?;
+    }
+    Ok((data / frame_bytes / u64::from(SPEC.sample_rate)) as i64)
+}
+
+/// Deletes the file of a recording, then its row.
+///
+/// # Errors
+/// The store's; a file that cannot be deleted is named in the log and its row stays.
+pub async fn delete(store: &Store, folder: &Path, row: &RecordingRow) -> Result<(), StoreError> {
+    let file = path(folder, row.session_id, &row.key);
+    match tokio::fs::remove_file(&file).await {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(StoreError::Io {
+            file: file.display().to_string(),
+            source,
+        }),
+        _ => store.delete_recording(row.session_id).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_cut_off_plays_after_mending() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("x.wav");
+        let mut writer = make(&file).unwrap();
+        for n in 0..48_000 {
+            writer.write_sample(n as i16).unwrap();
+        }
+        writer.flush().unwrap();
+        drop(writer);
+        // Half a sample more reached the disk, and the head was not written again.
+        let mut bytes = std::fs::read(&file).unwrap();
+        bytes.extend([1; 4_003]);
+        bytes[4..8].fill(0);
+        bytes[40..44].fill(0);
+        std::fs::write(&file, bytes).unwrap();
+        assert_eq!(mend(&file).unwrap(), 1);
+        let reader = hound::WavReader::open(&file).unwrap();
+        assert_eq!(reader.duration(), 24_000 + 1_000);
+    }
+}

@@ -1,0 +1,148 @@
+//! The one writer of the log: takes what sessions tell, commits it together, at least once a second while there is
+//! something.
+//!
+//! When the database fails, calls go on: what could not be written waits here, up to a bound, and is tried again every
+//! second.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, timeout_at};
+
+use super::Entry;
+use crate::store::{Store, StoreError};
+
+/// The longest that something waits for company before it is committed.
+const COMMIT_WITHIN: Duration = Duration::from_secs(1);
+/// Entries of one commit.
+const TOGETHER_MAX: usize = 1_024;
+/// Entries that wait while the database fails.
+const WAITING_MAX: usize = 4_096;
+
+pub(super) struct Writer {
+    store: Store,
+    rx: mpsc::Receiver<Entry>,
+    committed: watch::Sender<u64>,
+    waiting: VecDeque<Entry>,
+    /// The database failed, which was said.
+    failing: bool,
+}
+
+impl Writer {
+    pub(super) fn new(
+        store: Store,
+        rx: mpsc::Receiver<Entry>,
+        committed: watch::Sender<u64>,
+    ) -> Self {
+        Self {
+            store,
+            rx,
+            committed,
+            waiting: VecDeque::new(),
+            failing: false,
+        }
+    }
+
+    /// Runs until the last pen is gone.
+    pub(super) async fn run(mut self) {
+        loop {
+            let open = self.gather().await;
+            self.write().await;
+            if !open {
+                return;
+            }
+        }
+    }
+
+    /// Waits for something, then for company. False when nothing will come any more.
+    async fn gather(&mut self) -> bool {
+        if self.waiting.is_empty() {
+            match self.rx.recv().await {
+                Some(entry) => self.waiting.push_back(entry),
+                None => return false,
+            }
+        }
+        let until = Instant::now() + COMMIT_WITHIN;
+        while self.failing || self.waiting.len() < TOGETHER_MAX {
+            if matches!(self.waiting.back(), Some(Entry::Flush(_))) {
+                return true;
+            }
+            match timeout_at(until, self.rx.recv()).await {
+                Ok(Some(entry)) => self.waiting.push_back(entry),
+                Ok(None) => return false,
+                Err(_) => return true,
+            }
+            self.make_room();
+        }
+        true
+    }
+
+    /// Drops progress, oldest first; what began and ended is kept longest.
+    fn make_room(&mut self) {
+        if self.waiting.len() <= WAITING_MAX {
+            return;
+        }
+        let oldest = self
+            .waiting
+            .iter()
+            .position(|entry| matches!(entry, Entry::Progress(_)));
+        self.waiting.remove(oldest.unwrap_or(0));
+    }
+
+    async fn write(&mut self) {
+        match self.commit().await {
+            Ok(()) => {
+                if std::mem::take(&mut self.failing) {
+                    tracing::info!("the log of sessions is written again");
+                }
+                self.committed.send_modify(|commits| *commits += 1);
+                self.waiting.clear_and_answer();
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.failing, true) {
+                    tracing::error!(%error, "the log of sessions cannot be written; calls go on, it is tried again every second");
+                }
+                // Whoever waits for a flush is not kept waiting for a disk.
+                self.waiting.answer_flushes();
+            }
+        }
+    }
+
+    async fn commit(&mut self) -> Result<(), StoreError> {
+        let mut commit = self.store.log_commit().await?;
+        for entry in &self.waiting {
+            match entry {
+                Entry::Began(row) => commit.began(row).await?,
+                Entry::Event(row) => commit.event(row).await?,
+                Entry::Progress(row) => commit.progress(row).await?,
+                Entry::Ended(row) => commit.ended(row).await?,
+                Entry::Flush(_) => {}
+            }
+        }
+        commit.done().await
+    }
+}
+
+/// Answering those who wait for a flush.
+trait Answer {
+    fn answer_flushes(&mut self);
+    fn clear_and_answer(&mut self);
+}
+
+impl Answer for VecDeque<Entry> {
+    fn answer_flushes(&mut self) {
+        let all = std::mem::take(self);
+        for entry in all {
+            match entry {
+                Entry::Flush(done) => drop(done.send(())),
+                entry => self.push_back(entry),
+            }
+        }
+    }
+
+    fn clear_and_answer(&mut self) {
+        self.answer_flushes();
+        self.clear();
+    }
+}
