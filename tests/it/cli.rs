@@ -11,7 +11,9 @@ use vivavoce::cli::Cli;
 
 use crate::program::Home;
 
-const COMMANDS: [&str; 7] = ["serve", "run", "bench", "load", "verify", "fetch", "doctor"];
+const COMMANDS: [&str; 8] = [
+    "serve", "run", "bench", "load", "verify", "fetch", "doctor", "password",
+];
 
 #[test]
 fn every_command_has_help_with_examples_and_every_flag_is_explained() {

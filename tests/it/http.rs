@@ -106,7 +106,8 @@ async fn the_page_is_served_with_the_right_types() {
     let app = Setup::echo().start().await;
     for (path, content_type) in [
         ("/", "text/html; charset=utf-8"),
-        ("/style.css", "text/css; charset=utf-8"),
+        ("/personas/3", "text/html; charset=utf-8"),
+        ("/api/openapi.json", "application/json"),
     ] {
         let response = get(&app.url(path)).await;
         assert_eq!(response.status(), 200);
@@ -114,6 +115,7 @@ async fn the_page_is_served_with_the_right_types() {
     }
     for path in [
         "/nothing",
+        "/assets/nothing.js",
         "/../Cargo.toml",
         "/%2e%2e/Cargo.toml",
         "/api/chats",

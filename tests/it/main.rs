@@ -1,5 +1,6 @@
 //! One binary for all tests that drive the real program; each file is one topic.
 
+mod api;
 mod bench;
 mod cli;
 mod duplex;

@@ -11,6 +11,7 @@ pub mod fetch;
 pub mod load;
 pub mod model_files;
 pub mod password;
+mod presets;
 pub mod progress;
 pub mod run;
 pub mod serve;

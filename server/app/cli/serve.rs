@@ -23,6 +23,7 @@ use super::doctor::checks::bind_cure;
 use super::engine::{
     WithBackend, call_maker, engine_options, gpu_hint, open_checkpoint, slots, with_backend,
 };
+use super::presets::presets;
 use super::progress::Progress;
 use super::{HUNG, Outcome, complain};
 use crate::config::flags::{EngineFlags, ServerFlags};
@@ -121,6 +122,7 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
     std::fs::create_dir_all(&config.data_dir)
         .with_context(|| format!("cannot make the data folder {}", config.data_dir.display()))?;
     let store = Store::open(&config.database()).await?;
+    store.install_presets(&presets(&config)).await?;
     let new_password = first_password(&config, &store).await?;
     let app = AppState::<CallMaker>::open(settings, store).await?;
     let listener = web::bind(config.listen).map_err(|err| {

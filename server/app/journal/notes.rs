@@ -13,7 +13,7 @@ use super::live::{LiveCall, level};
 use super::recording::{self, Recorder};
 use super::{CallFacts, Entry, Journal};
 use crate::stepper::board::{Board, Loss};
-use crate::stepper::queues::SeatCounters;
+use crate::stepper::queues::{MIC_FRAMES_MAX, SPEAKER_FRAMES_MAX, SeatCounters, SpeakerFrame};
 use crate::store::{EventRow, ProgressRow, SessionEnd, SessionRow, now_ms};
 
 /// Frames between two tellings (1 s). With the writer's own second, a killed process loses 2 s at most.
@@ -22,8 +22,9 @@ const TELL_FRAMES: u32 = 12;
 const LEVELS_MAX: usize = 6_000;
 /// Mean square above which a frame is somebody speaking.
 const SPOKEN_POWER: f32 = QUIET_POWER * QUIET_OVER_NOISE;
-/// Caller's frames that wait for the agent's frame they go with.
-const CALLER_FRAMES_MAX: usize = 3;
+/// Caller's frames that wait for the agent's frame they go with: those in the mic queue, and those whose answer is still
+/// in the speaker queue.
+const CALLER_FRAMES_MAX: usize = MIC_FRAMES_MAX + SPEAKER_FRAMES_MAX;
 
 /// Of one session. Dropping it ends the session in the log.
 #[derive(Debug)]
@@ -42,12 +43,21 @@ struct State {
     row: ProgressRow,
     events: i64,
     untold: u32,
-    heard: VecDeque<Box<[f32]>>,
+    heard: VecDeque<CallerFrame>,
     recorder: Option<Recorder>,
     resumed: i64,
     ticks_at_live: (u64, u64),
     in_word: bool,
     ended: bool,
+}
+
+/// A frame of the caller, on its way through the mic queue.
+#[derive(Debug)]
+struct CallerFrame {
+    /// As the mic queue counts.
+    place: u64,
+    level: u8,
+    pcm: Box<[f32; FRAME_SAMPLES]>,
 }
 
 impl std::fmt::Debug for Journal {
@@ -162,27 +172,31 @@ impl Notes {
         self.spoken.load(Relaxed)
     }
 
-    /// A frame of the caller went to the mic queue.
-    pub fn heard(&self, frame: &[f32]) {
-        let power = mean_square(frame);
+    /// A frame of the caller went to the mic queue, which gave it `place`, or was full.
+    pub fn heard(&self, place: Option<u64>, frame: Box<[f32; FRAME_SAMPLES]>) {
+        let power = mean_square(&frame[..]);
         if power > SPOKEN_POWER {
             self.spoken.store(true, Relaxed);
         }
         let level = level(power);
         self.call.caller_level.store(level, Relaxed);
+        let Some(place) = place else { return };
         let mut state = self.lock();
         if state.heard.len() == CALLER_FRAMES_MAX {
             state.heard.pop_front();
         }
-        state.heard.push_back(frame.into());
+        state.heard.push_back(CallerFrame {
+            place,
+            level,
+            pcm: frame,
+        });
     }
 
-    /// A frame of the agent came from the tick.
+    /// A frame of the agent came from the tick. `pcm` and `text` are what the caller gets of it.
     pub fn said(
         &self,
-        frame: u64,
-        pcm: &[f32],
-        text: &str,
+        frame: &SpeakerFrame,
+        (pcm, text): (&[f32], &str),
         counters: &SeatCounters,
         board: &Board,
     ) {
@@ -192,15 +206,14 @@ impl Notes {
             self.call.say(text);
         }
         let mut state = self.lock();
-        let caller_frame = state.heard.pop_front();
-        let caller = match &caller_frame {
-            Some(frame) => level(mean_square(frame)),
-            None => {
-                self.call.caller_level.store(0, Relaxed);
-                0
-            }
-        };
-        self.pass_on(&mut state, caller_frame.as_deref(), pcm);
+        let caller_frame = state.take_heard(frame.heard);
+        let caller = caller_frame.as_ref().map_or(0, |frame| frame.level);
+        if caller_frame.is_none() {
+            self.call.caller_level.store(0, Relaxed);
+        }
+        let frame = frame.frame;
+        let caller_frame = caller_frame.as_ref().map(|frame| &frame.pcm[..]);
+        self.pass_on(&mut state, caller_frame, pcm);
         if state.row.levels_agent.len() < LEVELS_MAX {
             state.row.levels_caller.push(caller);
             state.row.levels_agent.push(agent);
@@ -336,6 +349,19 @@ impl Notes {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing here can panic half way through a change that matters.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The frame of the caller that the tick took, if it took one. Those before it were dropped by the tick.
+    fn take_heard(&mut self, place: Option<u64>) -> Option<CallerFrame> {
+        let place = place?;
+        loop {
+            let frame = self.heard.pop_front()?;
+            if frame.place >= place {
+                return (frame.place == place).then_some(frame);
+            }
+        }
     }
 }
 

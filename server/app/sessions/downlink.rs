@@ -131,8 +131,7 @@ impl Writing<'_> {
             false => (&frame.pcm, &frame.text),
         };
         let counters = self.speaker.counters();
-        self.notes
-            .said(frame.frame, pcm, text, counters, self.board);
+        self.notes.said(frame, (pcm, text), counters, self.board);
         let page = opus.page(pcm);
         let page = page.map_err(|error| Over::Ended(EndReason::RowFault, error.to_string()))?;
         let text = (!text.is_empty()).then(|| binary(Downlink::Text(text)));

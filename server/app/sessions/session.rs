@@ -180,7 +180,8 @@ impl Session<'_> {
                 event = self.seat.speaker.next() => match event {
                     Some(SeatEvent::Frame(frame)) => {
                         let counters = self.seat.speaker.counters();
-                        self.notes.said(frame.frame, &frame.pcm, &frame.text, counters, self.board);
+                        let said = (&frame.pcm[..], frame.text.as_str());
+                        self.notes.said(&frame, said, counters, self.board);
                         self.counters.parked_frames_dropped.add(1);
                     }
                     Some(SeatEvent::Ended(reason)) => return Err(end_reason(reason)),

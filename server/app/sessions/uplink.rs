@@ -196,8 +196,8 @@ impl Reading<'_> {
             }
         }
         for frame in burst.drain(..) {
-            self.notes.heard(&frame[..]);
-            self.mic.push(&frame[..]);
+            let place = self.mic.push(&frame[..]);
+            self.notes.heard(place, frame);
             self.counters.frames_heard.add(1);
         }
     }

@@ -63,6 +63,8 @@ pub struct SpeakerFrame {
     pub pcm: Box<[f32]>,
     /// Text that became complete in this frame; often empty.
     pub text: ArrayString<TEXT_BYTES_MAX>,
+    /// Which frame of the caller this one was said to, as [`Mic::push`] counted it; `None`: to silence.
+    pub heard: Option<u64>,
 }
 
 /// What is counted for one session.
@@ -172,6 +174,8 @@ struct MicHead {
 pub struct Mic {
     heads: rtrb::Producer<MicHead>,
     pcm: rtrb::Producer<f32>,
+    /// Frames taken so far.
+    pushed: u64,
     line: Arc<SeatLine>,
     board: Arc<Board>,
 }
@@ -180,11 +184,13 @@ impl Mic {
     /// Hands over one frame of `FRAME_SAMPLES` samples at 24 kHz; longer ones are cut, shorter ones end in zeros.
     ///
     /// If the queue is full, this frame is dropped and counted. It counts as a sign of life all the same.
-    pub fn push(&mut self, frame: &[f32]) {
+    ///
+    /// Returns how many frames were taken before this one; [`SpeakerFrame::heard`] names it by that number.
+    pub fn push(&mut self, frame: &[f32]) -> Option<u64> {
         self.sign_of_life();
         if self.heads.is_full() || self.pcm.slots() < FRAME_SAMPLES {
             self.count(Loss::MicFull);
-            return;
+            return None;
         }
         let frame = &frame[..frame.len().min(FRAME_SAMPLES)];
         let power = mean_square(frame);
@@ -207,6 +213,8 @@ impl Mic {
             written,
             "there was room for a frame and nobody else writes here"
         );
+        self.pushed += 1;
+        Some(self.pushed - 1)
     }
 
     /// Notes that the peer is there: any message or pong. Without one for 30 s the call ends.
@@ -342,6 +350,10 @@ pub(super) struct SeatEnds {
     pcm: rtrb::Consumer<f32>,
     frames: rtrb::Producer<SpeakerFrame>,
     spares: rtrb::Consumer<Box<[f32]>>,
+    /// Frames that left the mic queue, in whatever way.
+    popped: u64,
+    /// The last one that was taken, `None` when there was none to take.
+    heard: Option<u64>,
     line: Arc<SeatLine>,
 }
 
@@ -373,8 +385,11 @@ impl SeatEnds {
     /// Takes the frame at the front into `row`, `FRAME_SAMPLES` long. False, and `row` untouched, if there is none.
     pub(super) fn take_mic(&mut self, row: &mut [f32], now_us: u64) -> bool {
         let Ok(head) = self.heads.pop() else {
+            self.heard = None;
             return false;
         };
+        self.heard = Some(self.popped);
+        self.popped += 1;
         let taken = self.pcm.pop_entire_slice(row).is_ok();
         debug_assert!(taken, "a head stands for a whole frame");
         let waited_us = now_us.saturating_sub(head.arrived_us);
@@ -384,10 +399,11 @@ impl SeatEnds {
 
     /// Drops the frame at the front of the mic queue.
     pub(super) fn drop_mic(&mut self) {
-        if self.heads.pop().is_ok()
-            && let Ok(chunk) = self.pcm.read_chunk(FRAME_SAMPLES)
-        {
-            chunk.commit_all();
+        if self.heads.pop().is_ok() {
+            self.popped += 1;
+            if let Ok(chunk) = self.pcm.read_chunk(FRAME_SAMPLES) {
+                chunk.commit_all();
+            }
         }
     }
 
@@ -410,6 +426,7 @@ impl SeatEnds {
             frame,
             pcm: spare,
             text,
+            heard: self.heard,
         });
         debug_assert!(pushed.is_ok(), "there was room and nobody else writes here");
         self.line.counters.frames_sent.fetch_add(1, Relaxed);
@@ -464,6 +481,7 @@ pub(super) fn seat_pair(board: Arc<Board>) -> (Mic, Speaker, SeatEnds) {
     let mic = Mic {
         heads: head_tx,
         pcm: pcm_tx,
+        pushed: 0,
         line: line.clone(),
         board,
     };
@@ -479,6 +497,8 @@ pub(super) fn seat_pair(board: Arc<Board>) -> (Mic, Speaker, SeatEnds) {
         pcm: pcm_rx,
         frames: frame_tx,
         spares: spare_rx,
+        popped: 0,
+        heard: None,
         line,
     };
     (mic, speaker, ends)

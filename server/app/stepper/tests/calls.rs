@@ -41,8 +41,12 @@ fn two_frames_in_one_tick_are_heard_once_each_and_in_order() {
     seat.mic.push(&frame(0.1));
     seat.mic.push(&frame(0.2));
     house.ticks(3);
-    let heard: Vec<_> = frames(&mut seat).iter().map(|frame| frame.pcm[0]).collect();
-    assert_eq!(heard, [0.1, 0.2, 0.0]);
+    let frames = frames(&mut seat);
+    let heard: Vec<_> = frames
+        .iter()
+        .map(|frame| (frame.pcm[0], frame.heard))
+        .collect();
+    assert_eq!(heard, [(0.1, Some(0)), (0.2, Some(1)), (0.0, None)]);
 }
 
 #[test]
@@ -432,8 +436,12 @@ fn what_a_caller_says_before_it_is_live_is_cut_to_its_newest_end() {
     }
     clock.spend_us(1);
     house.ticks(3);
-    let heard: Vec<_> = frames(&mut seat).iter().map(|frame| frame.pcm[0]).collect();
-    assert_eq!(heard, [0.39, 0.40]);
+    let frames = frames(&mut seat);
+    let heard: Vec<_> = frames
+        .iter()
+        .map(|frame| (frame.pcm[0], frame.heard))
+        .collect();
+    assert_eq!(heard, [(0.39, Some(38)), (0.40, Some(39))]);
     let dropped = seat.mic.counters().loss(Loss::MicBacklog);
     assert_eq!(dropped as usize, 40 - STANDING_FRAMES);
     assert_eq!(house.board().losses().get(Loss::MicBacklog), dropped);

@@ -61,7 +61,9 @@ fn a_tick_asks_nothing_of_the_allocator() {
     for tick in 0..300u32 {
         for seat in &mut seats {
             // More than a frame a tick now and then, so that frames are dropped and skipped as well.
-            (0..=u32::from(tick % 9 == 0)).for_each(|_| seat.mic.push(&frame(0.1)));
+            for _ in 0..=u32::from(tick % 9 == 0) {
+                seat.mic.push(&frame(0.1));
+            }
             if tick % 40 != 7 {
                 events(seat);
             }
