@@ -8,10 +8,17 @@ use std::fmt::{Display, Write};
 use std::io::{IsTerminal, stderr};
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 use wire::notice::EndReason;
 
 use crate::sessions::counters::SessionCounters;
 use crate::stepper::board::{Board, Loss, SlotPhase, TICK_BUCKETS_US};
+use crate::telemetry::tail::TailLayer;
+
+mod tail;
+
+pub use tail::log_tail;
 
 /// The type of [`prometheus`]'s text.
 pub const PROMETHEUS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -26,17 +33,16 @@ pub const LOG_VARIABLE: &str = "VIVAVOCE_LOG";
 pub fn start_log(json: bool) {
     let filter =
         EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(LOG_DEFAULT));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let log = tracing_subscriber::fmt::layer()
         // It would print to standard error that standard error cannot be written, and panic because it cannot.
         .log_internal_errors(false)
         .with_writer(stderr);
+    let both = tracing_subscriber::registry().with(filter).with(TailLayer);
     let started = if json {
-        log.json().flatten_event(true).try_init()
+        both.with(log.json().flatten_event(true)).try_init()
     } else {
-        log.with_ansi(stderr().is_terminal())
-            .with_target(false)
-            .try_init()
+        let log = log.with_ansi(stderr().is_terminal()).with_target(false);
+        both.with(log).try_init()
     };
     // In tests many servers share a process and the first one has started it.
     drop(started);

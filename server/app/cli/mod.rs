@@ -7,6 +7,7 @@ pub mod bench;
 pub mod disk;
 pub mod doctor;
 pub mod engine;
+mod facts;
 pub mod fetch;
 pub mod load;
 pub mod model_files;

@@ -25,7 +25,7 @@ use super::engine::{
 };
 use super::presets::presets;
 use super::progress::Progress;
-use super::{HUNG, Outcome, complain};
+use super::{HUNG, Outcome, complain, facts, note};
 use crate::config::flags::{EngineFlags, ServerFlags};
 use crate::config::values::LogFormat;
 use crate::config::{Config, Flags};
@@ -116,6 +116,7 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
         access,
         open_calls: config.open_calls,
         watchdog: config.watchdog,
+        facts: facts::of(&config),
         recordings: Some(config.data_dir.join("recordings")),
         ..WebSettings::default()
     };
@@ -141,9 +142,10 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
     ));
     tracing::info!("listening on http://{address}");
     if let Some(password) = new_password {
-        tracing::info!(
+        // Not in the log, which pages show and collectors keep.
+        note(format_args!(
             "the operator's password is {password} (made now, shown this once; change it on the System page)"
-        );
+        ));
     }
 
     let outcome = tokio::select! {

@@ -18,6 +18,11 @@ use crate::store::{RecordingRow, Store, StoreError};
 const FRAMES_MAX: usize = 125;
 /// Frames between two times that the file's head is brought up to date (about 1 s).
 const FLUSH_FRAMES: u32 = 12;
+/// Frames of the longest file (12 h): its head counts bytes in 32 bits.
+const FILE_FRAMES_MAX: u32 = 12 * 60 * 60 * 1_000 / FRAME_MS;
+const _: () = assert!(FILE_FRAMES_MAX as u64 * FRAME_SAMPLES as u64 * 4 + HEAD_BYTES < u32::MAX as u64);
+/// When a row is tried again.
+const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Bytes of the head of a plain WAV file.
 const HEAD_BYTES: u64 = 44;
 
@@ -42,9 +47,6 @@ pub enum RecordingError {
         /// Why.
         source: hound::Error,
     },
-    /// No key.
-    #[error("no randomness: {0}")]
-    Random(getrandom::Error),
 }
 
 /// Takes frames for a file. Dropping it closes the file.
@@ -66,69 +68,119 @@ pub fn path(folder: &Path, session: i64, key: &str) -> PathBuf {
     folder.join(format!("{session}-{}.wav", &key[..key.len().min(8)]))
 }
 
-/// Makes row and file, and the thread that writes. Returns the key that lets the caller fetch it.
-pub(super) async fn begin(
-    store: &Store,
+/// A recording that begins at once: its key lets the caller fetch it afterwards. Row, file and thread are made aside, while
+/// the first frames wait; if they cannot be made, the recorder takes no more.
+///
+/// # Errors
+/// The system's source of randomness failed.
+pub(super) fn begin(
+    journal: &Arc<Journal>,
     folder: &Path,
     session: i64,
     began_at_ms: i64,
-) -> Result<(Recorder, String), RecordingError> {
+) -> Result<(Recorder, String), getrandom::Error> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(RecordingError::Random)?;
+    getrandom::fill(&mut bytes)?;
     let key: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    store.insert_recording(session, &key, began_at_ms).await?;
-    let file = path(folder, session, &key);
-    let writer = make(&file).map_err(|source| RecordingError::File {
-        file: file.display().to_string(),
-        source,
-    });
-    let writer = match writer {
-        Ok(writer) => writer,
-        Err(error) => {
-            store.delete_recording(session).await?;
-            return Err(error);
-        }
-    };
     let (tx, rx) = sync_channel(FRAMES_MAX);
-    let store = store.clone();
-    let writing = tokio::task::spawn_blocking(move || write(writer, &rx));
+    let (journal, file) = (journal.clone(), path(folder, session, &key));
+    let row = RecordingRow {
+        session_id: session,
+        key: key.clone(),
+        began_at_ms,
+        seconds: 0,
+        complete: false,
+    };
+    let open = journal.recording_opens();
     tokio::spawn(async move {
-        match writing.await {
-            Ok(Ok(seconds)) => {
-                if let Err(error) = store.recording_done(session, seconds).await {
-                    tracing::warn!(session, %error, "a recording could not be marked as complete");
-                }
-            }
-            Ok(Err(error)) => tracing::warn!(session, %error, "a recording was given up"),
-            Err(error) => tracing::error!(session, %error, "a recording's thread failed"),
+        if let Err(error) = record(&journal, row, file, rx).await {
+            tracing::warn!(session, %error, "a recording was given up; the call goes on");
         }
+        drop(open);
     });
     Ok((Recorder { tx }, key))
+}
+
+/// The life of one recording, from its row to the mark that it is complete.
+async fn record(
+    journal: &Journal,
+    row: RecordingRow,
+    file: PathBuf,
+    rx: Receiver<Arc<[i16]>>,
+) -> Result<(), RecordingError> {
+    let store = &journal.store;
+    let session = row.session_id;
+    // The row of the session has to be there before that of its recording.
+    journal.flush().await;
+    store
+        .insert_recording(session, &row.key, row.began_at_ms)
+        .await?;
+    let path = file.clone();
+    let written = tokio::task::spawn_blocking(move || match make(&path) {
+        Ok(writer) => Ok(write(writer, &rx)),
+        Err(error) => Err(error),
+    });
+    let failed = |source| RecordingError::File {
+        file: file.display().to_string(),
+        source,
+    };
+    let (seconds, result) = match written.await {
+        Ok(Ok(Ok(seconds))) => (seconds, Ok(())),
+        // What was written until then is kept.
+        Ok(Ok(Err(error))) => (mend(&file).unwrap_or(0), Err(failed(error))),
+        Ok(Err(error)) => {
+            store.delete_recording(session).await?;
+            return Err(failed(error));
+        }
+        Err(error) => {
+            let what = std::io::Error::other(error);
+            (mend(&file).unwrap_or(0), Err(failed(what.into())))
+        }
+    };
+    while let Err(error) = store.recording_done(session, seconds).await {
+        tracing::warn!(session, %error, "a recording cannot be marked as complete; tried again");
+        tokio::time::sleep(AGAIN_AFTER).await;
+    }
+    journal.changed();
+    result
 }
 
 fn make(file: &Path) -> Result<WavWriter<BufWriter<File>>, hound::Error> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    WavWriter::new(BufWriter::new(File::create_new(file)?), SPEC)
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    private(&mut options);
+    WavWriter::new(BufWriter::new(options.open(file)?), SPEC)
 }
 
-/// Writes until the session is over. Length in seconds.
+#[cfg(unix)]
+fn private(options: &mut std::fs::OpenOptions) {
+    use std::os::unix::fs::OpenOptionsExt;
+    options.mode(0o600);
+}
+
+#[cfg(not(unix))]
+fn private(_: &mut std::fs::OpenOptions) {}
+
+/// Writes until the session is over, or the file as long as it may be. Length in seconds.
 fn write(
     mut writer: WavWriter<BufWriter<File>>,
     rx: &Receiver<Arc<[i16]>>,
 ) -> Result<i64, hound::Error> {
-    let mut unflushed = 0;
-    while let Ok(frame) = rx.recv() {
+    let mut frames = 0;
+    while frames < FILE_FRAMES_MAX
+        && let Ok(frame) = rx.recv()
+    {
         let mut samples = writer.get_i16_writer(frame.len() as u32);
         for &sample in &*frame {
             samples.write_sample(sample);
         }
         samples.flush()?;
-        unflushed += 1;
-        if unflushed == FLUSH_FRAMES {
+        frames += 1;
+        if frames.is_multiple_of(FLUSH_FRAMES) {
             writer.flush()?;
-            unflushed = 0;
         }
     }
     let seconds = writer.duration() / SAMPLE_RATE_HZ;

@@ -2,7 +2,7 @@
 //! something.
 //!
 //! When the database fails, calls go on: what could not be written waits here, up to a bound, and is tried again every
-//! second.
+//! second. A row that the database will never take is left out, so that it does not hold up all others.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub(super) struct Writer {
     waiting: VecDeque<Entry>,
     /// The database failed, which was said.
     failing: bool,
+    /// Entries given up since then.
+    lost: usize,
 }
 
 impl Writer {
@@ -41,6 +43,7 @@ impl Writer {
             committed,
             waiting: VecDeque::new(),
             failing: false,
+            lost: 0,
         }
     }
 
@@ -88,13 +91,15 @@ impl Writer {
             .iter()
             .position(|entry| matches!(entry, Entry::Progress(_)));
         self.waiting.remove(oldest.unwrap_or(0));
+        self.lost += 1;
     }
 
     async fn write(&mut self) {
         match self.commit().await {
             Ok(()) => {
                 if std::mem::take(&mut self.failing) {
-                    tracing::info!("the log of sessions is written again");
+                    let lost = std::mem::take(&mut self.lost);
+                    tracing::info!(lost, "the log of sessions is written again");
                 }
                 self.committed.send_modify(|commits| *commits += 1);
                 self.waiting.clear_and_answer();
@@ -112,12 +117,18 @@ impl Writer {
     async fn commit(&mut self) -> Result<(), StoreError> {
         let mut commit = self.store.log_commit().await?;
         for entry in &self.waiting {
-            match entry {
-                Entry::Began(row) => commit.began(row).await?,
-                Entry::Event(row) => commit.event(row).await?,
-                Entry::Progress(row) => commit.progress(row).await?,
-                Entry::Ended(row) => commit.ended(row).await?,
-                Entry::Flush(_) => {}
+            let written = match entry {
+                Entry::Began(row) => commit.began(row).await,
+                Entry::Event(row) => commit.event(row).await,
+                Entry::Progress(row) => commit.progress(row).await,
+                Entry::Ended(row) => commit.ended(row).await,
+                Entry::Flush(_) => Ok(()),
+            };
+            match written {
+                Err(error) if error.is_about_one_row() => {
+                    tracing::warn!(%error, "something of a session is not in the log");
+                }
+                written => written?,
             }
         }
         commit.done().await

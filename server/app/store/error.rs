@@ -89,6 +89,21 @@ impl StoreError {
     }
 }
 
+impl StoreError {
+    /// Whether only the row at hand is at fault: a constraint forbids it, and others can be written.
+    pub(crate) fn is_about_one_row(&self) -> bool {
+        let Self::Database(error) = self else {
+            return false;
+        };
+        let code = error.as_database_error().and_then(|error| error.code());
+        code.and_then(|code| code.parse::<u32>().ok())
+            .is_some_and(|code| code & 0xff == CONSTRAINT)
+    }
+}
+
+/// Source: SQLite, "Result and Error Codes", `SQLITE_CONSTRAINT`.
+const CONSTRAINT: u32 = 19;
+
 impl From<sqlx::Error> for StoreError {
     /// Source of the numbers: SQLite, "Result and Error Codes"; the low byte is the kind.
     fn from(error: sqlx::Error) -> Self {

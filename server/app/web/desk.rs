@@ -4,12 +4,14 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use tokio::sync::broadcast;
 use wire::api::live::Changed;
 
 use super::account::Tries;
 use super::error::ApiError;
+use super::live::Feed;
 use super::room::EngineRoom;
 use crate::journal::Journal;
 use crate::store::Store;
@@ -30,16 +32,44 @@ struct Inner {
     news: broadcast::Sender<Changed>,
     prepare_us_per_position: AtomicU64,
     tries: Tries,
+    feed: Feed,
+    began: Instant,
     facts: DeskFacts,
 }
 
+/// Looks at the machine anew; blocks for some milliseconds.
+#[derive(Clone)]
+pub struct Look(pub Arc<dyn Fn() -> Vec<wire::api::system::Check> + Send + Sync>);
+
+impl Default for Look {
+    fn default() -> Self {
+        Self(Arc::new(Vec::new))
+    }
+}
+
+impl std::fmt::Debug for Look {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Look")
+    }
+}
+
 /// What does not change while the server runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct DeskFacts {
     /// Anybody may call, without a link or a token.
     pub open_calls: bool,
     /// An https address of this server.
     pub https_url: Option<String>,
+    /// What answers, for people.
+    pub model: String,
+    /// What computes, for people.
+    pub device: String,
+    /// Whose the model and the program are, one line each.
+    pub licences: Vec<String>,
+    /// Every setting, secrets as stars.
+    pub settings: Vec<wire::api::system::Setting>,
+    /// Looks at the machine anew, as `doctor` does.
+    pub look: Look,
 }
 
 impl Desk {
@@ -53,6 +83,8 @@ impl Desk {
                 news: broadcast::Sender::new(NEWS_MAX),
                 prepare_us_per_position: AtomicU64::new(0),
                 tries: Tries::default(),
+                feed: Feed::default(),
+                began: Instant::now(),
                 facts,
             }),
         }
@@ -66,6 +98,27 @@ impl Desk {
     /// How often somebody may try to sign in.
     pub(super) fn tries(&self) -> &Tries {
         &self.inner.tries
+    }
+
+    /// What does not change while the server runs.
+    pub(super) fn facts(&self) -> &DeskFacts {
+        &self.inner.facts
+    }
+
+    /// What open pages are told.
+    pub(super) fn feed(&self) -> &Feed {
+        &self.inner.feed
+    }
+
+    /// When the server began.
+    pub(super) fn began(&self) -> Instant {
+        self.inner.began
+    }
+
+    /// A reference that does not keep it alive.
+    pub(super) fn weak(&self) -> impl Fn() -> Option<Self> + Send + 'static {
+        let inner = Arc::downgrade(&self.inner);
+        move || inner.upgrade().map(|inner| Self { inner })
     }
 
     /// Whether anybody may call, without a link or a token.

@@ -86,15 +86,7 @@ fn loading() -> Health {
 fn of_board(board: &Board, watchdog_us: u64) -> Health {
     let free = board.slots_in(SlotPhase::Free);
     let age_us = board.last_tick_age_us();
-    let state = match board.phase() {
-        Phase::Loading => HealthState::Loading,
-        Phase::Failed | Phase::Stopped => HealthState::Failed,
-        Phase::Ready | Phase::Draining if age_us > watchdog_us => HealthState::Failed,
-        Phase::Draining => HealthState::Draining,
-        Phase::Ready if !board.admission_open() => HealthState::Late,
-        Phase::Ready if free == 0 => HealthState::Full,
-        Phase::Ready => HealthState::Ready,
-    };
+    let state = state_within(board, watchdog_us);
     Health {
         state,
         last_tick_age_ms: (board.ticks() > 0).then_some(age_us / 1_000),
@@ -102,4 +94,23 @@ fn of_board(board: &Board, watchdog_us: u64) -> Health {
         slots_taken: (board.capacity() - free) as u32,
         waiting: board.waiting() as u32,
     }
+}
+
+fn state_within(board: &Board, watchdog_us: u64) -> HealthState {
+    let free = board.slots_in(SlotPhase::Free);
+    let age_us = board.last_tick_age_us();
+    match board.phase() {
+        Phase::Loading => HealthState::Loading,
+        Phase::Failed | Phase::Stopped => HealthState::Failed,
+        Phase::Ready | Phase::Draining if age_us > watchdog_us => HealthState::Failed,
+        Phase::Draining => HealthState::Draining,
+        Phase::Ready if !board.admission_open() => HealthState::Late,
+        Phase::Ready if free == 0 => HealthState::Full,
+        Phase::Ready => HealthState::Ready,
+    }
+}
+
+/// The switchboard in one word, for pages, which see the age of the last tick by themselves.
+pub(super) fn state_of(board: &Board) -> HealthState {
+    state_within(board, u64::MAX)
 }

@@ -10,6 +10,7 @@ use slots::call::PrepareCall;
 
 use super::access::Access;
 use super::desk::{Desk, DeskFacts};
+use super::live;
 use super::room::Room;
 use crate::journal::Journal;
 use crate::sessions::counters::SessionCounters;
@@ -90,14 +91,16 @@ impl<P: PrepareCall> AppState<P> {
             ..settings.facts.clone()
         };
         let journal = Journal::start(store.clone(), settings.recordings.clone()).await?;
-        Ok(Self {
+        let app = Self {
             inner: Arc::new(Inner {
                 settings,
                 counters: Arc::default(),
                 desk: Desk::new(store, journal, facts),
                 loaded: OnceLock::new(),
             }),
-        })
+        };
+        tokio::spawn(live::sample(app.desk().weak()));
+        Ok(app)
     }
 
     /// The engine is there: from now on callers are taken.

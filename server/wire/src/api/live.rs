@@ -132,8 +132,8 @@ pub struct CallView {
 pub struct TickSecond {
     /// Unix seconds.
     pub at_s: i64,
-    /// Median of the second's ticks that stepped a row, in microseconds; 0 without any.
-    pub p50_us: u32,
+    /// Mean of the second's ticks that stepped a row, in microseconds; 0 without any.
+    pub mean_us: u32,
     /// The longest.
     pub max_us: u32,
     /// Slots that were live.

@@ -1,0 +1,202 @@
+//! Looks at the board for all open pages: four times a second while there are any, and once a second for the ring of the
+//! last ten minutes.
+
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval};
+use wire::api::HealthState;
+use wire::api::live::{
+    Board, CallView, Changed, DeviceView, LiveEvent, PromptCache, SlotPhase, SlotView, TickSecond,
+    Totals,
+};
+
+use crate::journal::LiveCall;
+use crate::stepper::board::{self, Loss};
+use crate::store::now_ms;
+use crate::web::desk::Desk;
+use crate::web::health;
+
+/// Looks a second.
+const LOOKS: u32 = 4;
+
+/// Runs until the desk is gone.
+pub(in crate::web) async fn sample(desk: impl Fn() -> Option<Desk>) {
+    let mut pace = interval(Duration::from_secs(1) / LOOKS);
+    pace.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let Some(mut news) = desk().map(|desk| desk.news()) else {
+        return;
+    };
+    let mut last = Last::default();
+    let mut looks = 0;
+    loop {
+        pace.tick().await;
+        let Some(desk) = desk() else { return };
+        let feed = desk.feed();
+        looks += 1;
+        if looks == LOOKS {
+            looks = 0;
+            let second = last.second(&desk);
+            feed.keep(second);
+            if feed.pages() > 0 {
+                feed.tell(&LiveEvent::Second(second));
+            }
+        }
+        if feed.pages() > 0 {
+            feed.tell(&board_event(&desk));
+            if last.sessions_changed(&desk) {
+                feed.tell(&LiveEvent::Changed {
+                    what: Changed::Sessions,
+                });
+            }
+        }
+        while let Ok(what) = news.try_recv() {
+            feed.tell(&LiveEvent::Changed { what });
+        }
+    }
+}
+
+/// What was there at the last look.
+#[derive(Default)]
+struct Last {
+    steps: u64,
+    sum_us: u64,
+    late: u64,
+    sessions: Vec<i64>,
+}
+
+impl Last {
+    fn second(&mut self, desk: &Desk) -> TickSecond {
+        let at_s = now_ms() / 1_000;
+        let Ok(room) = desk.room() else {
+            return TickSecond {
+                at_s,
+                ..TickSecond::default()
+            };
+        };
+        let board = room.board();
+        let (steps, sum_us) = (board.steps(), board.tick_sum_us());
+        let late = board.losses().get(Loss::LateTick);
+        let second = TickSecond {
+            at_s,
+            mean_us: short((sum_us - self.sum_us) / (steps - self.steps).max(1)),
+            max_us: short(board.take_tick_max_us()),
+            live: board.slots_in(board::SlotPhase::Live) as u16,
+            late: (late - self.late).min(u16::MAX.into()) as u16,
+        };
+        (self.steps, self.sum_us, self.late) = (steps, sum_us, late);
+        second
+    }
+
+    fn sessions_changed(&mut self, desk: &Desk) -> bool {
+        let calls = desk.journal().live().all();
+        let sessions: Vec<i64> = calls.iter().map(|call| call.session).collect();
+        let changed = sessions != self.sessions;
+        self.sessions = sessions;
+        changed
+    }
+}
+
+/// Everything that moves, now.
+pub(super) fn board_event(desk: &Desk) -> LiveEvent {
+    let facts = desk.facts();
+    let device = DeviceView {
+        name: facts.device.clone(),
+        model: facts.model.clone(),
+        process_bytes: process_bytes(),
+        device_bytes: None,
+    };
+    let Ok(room) = desk.room() else {
+        return LiveEvent::Board(Board {
+            at_ms: now_ms(),
+            state: HealthState::Loading,
+            admission_open: false,
+            waiting: 0,
+            slots: Vec::new(),
+            tick_p50_us: 0,
+            tick_p99_us: 0,
+            totals: Totals::default(),
+            prompt_cache: PromptCache::default(),
+            device,
+        });
+    };
+    let board = room.board();
+    let calls = desk.journal().live().all();
+    let now_ms = now_ms();
+    let slots = board
+        .slot_phases()
+        .enumerate()
+        .map(|(row, phase)| SlotView {
+            row: row as u32,
+            phase: match phase {
+                board::SlotPhase::Free => SlotPhase::Free,
+                board::SlotPhase::Queued => SlotPhase::Queued,
+                board::SlotPhase::Prefill => SlotPhase::Prefill,
+                board::SlotPhase::Live => SlotPhase::Live,
+                board::SlotPhase::Closing => SlotPhase::Closing,
+            },
+            call: calls
+                .iter()
+                .rfind(|call| call.row() == Some(row))
+                .map(|call| call_view(call, now_ms)),
+        });
+    let losses = board.losses();
+    let drops = [Loss::MicFull, Loss::MicBacklog, Loss::MicQuiet];
+    let engine = board.engine();
+    LiveEvent::Board(Board {
+        at_ms: now_ms,
+        state: health::state_of(board),
+        admission_open: board.admission_open(),
+        waiting: board.waiting() as u32,
+        slots: slots.collect(),
+        tick_p50_us: short(board.tick_p50_us()),
+        tick_p99_us: short(board.tick_p99_us()),
+        totals: Totals {
+            joined: board.joined(),
+            refused: board.refused(),
+            frames: board.frames_sent(),
+            deficit: losses.get(Loss::Deficit),
+            drops: drops.into_iter().map(|loss| losses.get(loss)).sum(),
+            late_ticks: losses.get(Loss::LateTick),
+            up_s: desk.began().elapsed().as_secs(),
+        },
+        prompt_cache: PromptCache {
+            hits: engine.prompt_cache_hits,
+            misses: engine.prompt_cache_misses,
+            bytes: engine.prompt_cache_bytes,
+        },
+        device,
+    })
+}
+
+fn call_view(call: &LiveCall, now_ms: i64) -> CallView {
+    let (caller_level, agent_level) = call.levels();
+    let elapsed_ms = call
+        .live_at_ms()
+        .map_or(0, |live_at_ms| now_ms - live_at_ms);
+    CallView {
+        session: call.session,
+        caller: call.caller.clone(),
+        persona: call.persona.clone(),
+        voice: call.voice.clone(),
+        elapsed_ms: u32::try_from(elapsed_ms).unwrap_or(0),
+        caller_level,
+        agent_level,
+        deficit: call.deficit(),
+        drops: call.drops(),
+        mic_wait_us: call.mic_wait_us(),
+        words: call.words(),
+        listeners: call.listeners(),
+        recorded: call.recorded(),
+    }
+}
+
+fn short(n: u64) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// Memory of this process. Source: Linux, proc(5), statm: the second number is resident pages.
+fn process_bytes() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * 4_096)
+}
