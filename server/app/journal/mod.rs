@@ -13,13 +13,16 @@
 pub mod live;
 mod notes;
 pub mod recording;
+mod retention;
 mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
 
 pub use live::{LiveCall, LiveCalls};
 pub use notes::Notes;
@@ -29,6 +32,8 @@ use writer::Writer;
 
 /// Entries on their way to the writer: about 5 s of 64 sessions.
 const ENTRIES_MAX: usize = 4_096;
+/// How long files may take to close when the process ends.
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Who calls, and whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,7 +75,18 @@ pub struct Journal {
     store: Store,
     recordings: Option<PathBuf>,
     /// Grows with each commit.
-    commits: watch::Receiver<u64>,
+    commits: watch::Sender<u64>,
+    /// Recordings whose files are not closed.
+    open_recordings: watch::Sender<usize>,
+}
+
+/// Counts one open recording for as long as it lives.
+struct OpenRecording(watch::Sender<usize>);
+
+impl Drop for OpenRecording {
+    fn drop(&mut self) {
+        self.0.send_modify(|open| *open -= 1);
+    }
 }
 
 impl Journal {
@@ -92,16 +108,19 @@ impl Journal {
             recording::close_lost(&store, folder).await?;
         }
         let (tx, rx) = mpsc::channel(ENTRIES_MAX);
-        let (committed, commits) = watch::channel(0);
-        tokio::spawn(Writer::new(store.clone(), rx, committed).run());
-        Ok(Arc::new(Self {
+        let commits = watch::Sender::new(0);
+        tokio::spawn(Writer::new(store.clone(), rx, commits.clone()).run());
+        let journal = Arc::new(Self {
             tx,
             last_id: AtomicI64::new(last_id),
             live: LiveCalls::default(),
             store,
             recordings,
             commits,
-        }))
+            open_recordings: watch::Sender::new(0),
+        });
+        tokio::spawn(retention::keep_sweeping(Arc::downgrade(&journal)));
+        Ok(journal)
     }
 
     /// Who talks now.
@@ -111,7 +130,17 @@ impl Journal {
 
     /// Grows with each commit of the log, for pages that show it.
     pub fn commits(&self) -> watch::Receiver<u64> {
-        self.commits.clone()
+        self.commits.subscribe()
+    }
+
+    /// Something in the log is not as it was.
+    fn changed(&self) {
+        self.commits.send_modify(|commits| *commits += 1);
+    }
+
+    fn opens_recording(&self) -> OpenRecording {
+        self.open_recordings.send_modify(|open| *open += 1);
+        OpenRecording(self.open_recordings.clone())
     }
 
     /// Where recordings lie.
@@ -120,9 +149,22 @@ impl Journal {
     }
 
     /// A session begins.
-    pub async fn begin(self: &Arc<Self>, facts: CallFacts) -> Notes {
+    pub fn begin(self: &Arc<Self>, facts: CallFacts) -> Notes {
         let id = self.last_id.fetch_add(1, SeqCst) + 1;
-        Notes::begin(self.clone(), id, facts).await
+        Notes::begin(self.clone(), id, facts)
+    }
+
+    /// The end of the process: returns when the recordings of calls that are over are closed, within a limit, and
+    /// everything told before is committed, or was given up.
+    pub async fn finish(&self) {
+        let mut open = self.open_recordings.subscribe();
+        if timeout(CLOSE_WITHIN, open.wait_for(|&open| open == 0))
+            .await
+            .is_err()
+        {
+            tracing::warn!("a recording is not closed; the next start will do it");
+        }
+        self.flush().await;
     }
 
     /// Returns when everything told before is committed, or was given up.

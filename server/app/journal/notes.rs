@@ -32,7 +32,7 @@ pub struct Notes {
     journal: Arc<Journal>,
     call: Arc<LiveCall>,
     keep_transcript: bool,
-    recording_path: Option<String>,
+    recording_key: Option<String>,
     spoken: AtomicBool,
     // Both halves of a connection write, in one task: never contended.
     state: Mutex<State>,
@@ -67,7 +67,7 @@ impl std::fmt::Debug for Journal {
 }
 
 impl Notes {
-    pub(super) async fn begin(journal: Arc<Journal>, id: i64, facts: CallFacts) -> Self {
+    pub(super) fn begin(journal: Arc<Journal>, id: i64, facts: CallFacts) -> Self {
         let call = LiveCall::new(id, &facts.caller, &facts.persona, &facts.voice);
         let call = Arc::new(call);
         let began_at_ms = now_ms();
@@ -82,25 +82,17 @@ impl Notes {
             began_at_ms,
         }));
         journal.live.add(call.clone());
-        let mut state = State {
+        let state = State {
             row: ProgressRow {
                 session: id,
                 ..ProgressRow::default()
             },
             ..State::default()
         };
-        let mut recording_path = None;
-        if facts.record
-            && let Some(folder) = journal.recordings()
-        {
-            // The row of the session has to be there before that of its recording.
-            journal.flush().await;
-            match recording::begin(&journal.store, folder, id, began_at_ms).await {
-                Ok((recorder, key)) => {
-                    state.recorder = Some(recorder);
-                    recording_path = Some(format!("api/talk/recordings/{key}"));
-                    call.recorded.store(true, Relaxed);
-                }
+        let mut recording_key = None;
+        if facts.record && journal.recordings().is_some() {
+            match recording::new_key() {
+                Ok(key) => recording_key = Some(key),
                 Err(error) => tracing::warn!(session = id, %error, "a call is not recorded"),
             }
         }
@@ -108,7 +100,7 @@ impl Notes {
             journal,
             call,
             keep_transcript: facts.keep_transcript,
-            recording_path,
+            recording_key,
             spoken: AtomicBool::new(false),
             state: Mutex::new(state),
         };
@@ -122,8 +114,9 @@ impl Notes {
     }
 
     /// Where its recording can be fetched after the end, if it is recorded.
-    pub fn recording_path(&self) -> Option<&str> {
-        self.recording_path.as_deref()
+    pub fn recording_path(&self) -> Option<String> {
+        let key = self.recording_key.as_deref()?;
+        Some(format!("api/talk/recordings/{key}"))
     }
 
     /// What others see of it.
@@ -151,6 +144,12 @@ impl Notes {
         state.ticks_at_live = (board.steps(), board.tick_sum_us());
         self.call.live_at_ms.store(at_ms, Relaxed);
         self.write_event(&mut state, "live", String::new());
+        if let (Some(key), Some(folder)) = (&self.recording_key, self.journal.recordings()) {
+            let session = self.call.session;
+            let recorder = recording::begin(&self.journal, folder, session, key, at_ms);
+            state.recorder = Some(recorder);
+            self.call.recorded.store(true, Relaxed);
+        }
     }
 
     /// The session holds a row, which is being prepared.
@@ -267,7 +266,7 @@ impl Notes {
             self.write_event(
                 state,
                 "recording_given_up",
-                "the disk was too slow or full".to_owned(),
+                "it could not be written further; the call went on".to_owned(),
             );
         }
         if listened {

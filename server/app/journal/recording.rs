@@ -1,17 +1,20 @@
 //! Audio files of calls: 16-bit stereo WAV at 24 kHz, caller left, agent right.
 //!
 //! Written by a thread of the blocking pool for each recorded call. The row comes before the file and goes after it, so
-//! that no file is ever without a row.
+//! that no file is ever without a row. The call waits for none of it: when the disk is too slow, full, or not there, the
+//! recording ends and the call goes on.
 
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 
 use hound::{SampleFormat, WavSpec, WavWriter};
-use slots::units::SAMPLE_RATE_HZ;
+use slots::units::{FRAME_MS, FRAME_SAMPLES, SAMPLE_RATE_HZ};
 
+use super::Journal;
 use crate::store::{RecordingRow, Store, StoreError};
 
 /// Frames on their way to the disk (10 s).
@@ -20,7 +23,8 @@ const FRAMES_MAX: usize = 125;
 const FLUSH_FRAMES: u32 = 12;
 /// Frames of the longest file (12 h): its head counts bytes in 32 bits.
 const FILE_FRAMES_MAX: u32 = 12 * 60 * 60 * 1_000 / FRAME_MS;
-const _: () = assert!(FILE_FRAMES_MAX as u64 * FRAME_SAMPLES as u64 * 4 + HEAD_BYTES < u32::MAX as u64);
+const _: () =
+    assert!(FILE_FRAMES_MAX as u64 * FRAME_SAMPLES as u64 * 4 + HEAD_BYTES < u32::MAX as u64);
 /// When a row is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Bytes of the head of a plain WAV file.
@@ -68,37 +72,42 @@ pub fn path(folder: &Path, session: i64, key: &str) -> PathBuf {
     folder.join(format!("{session}-{}.wav", &key[..key.len().min(8)]))
 }
 
-/// A recording that begins at once: its key lets the caller fetch it afterwards. Row, file and thread are made aside, while
-/// the first frames wait; if they cannot be made, the recorder takes no more.
+/// An unguessable name: lets the caller fetch the recording of the own call.
 ///
 /// # Errors
 /// The system's source of randomness failed.
+pub(super) fn new_key() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// A recording that begins at once. Row, file and thread are made aside, while the first frames wait; if they cannot be
+/// made, the recorder takes no more.
 pub(super) fn begin(
     journal: &Arc<Journal>,
     folder: &Path,
     session: i64,
+    key: &str,
     began_at_ms: i64,
-) -> Result<(Recorder, String), getrandom::Error> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes)?;
-    let key: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+) -> Recorder {
     let (tx, rx) = sync_channel(FRAMES_MAX);
-    let (journal, file) = (journal.clone(), path(folder, session, &key));
+    let (journal, file) = (journal.clone(), path(folder, session, key));
     let row = RecordingRow {
         session_id: session,
-        key: key.clone(),
+        key: key.to_owned(),
         began_at_ms,
         seconds: 0,
         complete: false,
     };
-    let open = journal.recording_opens();
+    let open = journal.opens_recording();
     tokio::spawn(async move {
         if let Err(error) = record(&journal, row, file, rx).await {
             tracing::warn!(session, %error, "a recording was given up; the call goes on");
         }
         drop(open);
     });
-    Ok((Recorder { tx }, key))
+    Recorder { tx }
 }
 
 /// The life of one recording, from its row to the mark that it is complete.

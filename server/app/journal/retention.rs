@@ -30,10 +30,16 @@ pub(super) async fn keep_sweeping(journal: Weak<Journal>) {
                 recordings,
                 sessions,
             }) => {
-                tracing::info!(recordings, sessions, "deleted for their age, as the policy says");
+                tracing::info!(
+                    recordings,
+                    sessions,
+                    "deleted for their age, as the policy says"
+                );
                 journal.changed();
             }
-            Err(error) => tracing::warn!(%error, "what is too old could not be deleted; tried again in an hour"),
+            Err(error) => {
+                tracing::warn!(%error, "what is too old could not be deleted; tried again in an hour")
+            }
         }
     }
 }

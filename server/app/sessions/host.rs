@@ -96,7 +96,7 @@ impl<C: Send + 'static> SessionHost<C> {
         let ext = wish.ext;
         let seed = wish.seed;
         let (mut sink, mut stream) = socket.split();
-        let notes = self.journal.begin(wish.facts).await;
+        let notes = self.journal.begin(wish.facts);
         let seat = match random_u128() {
             Ok(key) => {
                 let request = JoinRequest {
