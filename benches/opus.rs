@@ -13,12 +13,12 @@ use std::io::{Cursor, Read, Write};
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use audio::opus_codec::{COMPLEXITY, Encoder, PACKET_BYTES_MAX};
+use audio::opus_read::OpusReader;
+use audio::opus_write::OpusWriter;
 use slots::units::{FRAME_MS, FRAME_SAMPLES};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocket};
-use vivavoce::audio::opus_codec::{COMPLEXITY, Encoder, PACKET_BYTES_MAX};
-use vivavoce::audio::opus_read::OpusReader;
-use vivavoce::audio::opus_write::OpusWriter;
 use wire::socket::{Downlink, Uplink};
 
 /// Callers per core that a box with the largest number of slots needs to have room left for everything else.

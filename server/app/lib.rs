@@ -5,10 +5,10 @@
 //! Start reading at [`cli::main`] for a command, at [`stepper`] for the tick.
 #![warn(missing_docs)]
 
-pub mod audio;
 pub mod cli;
 pub mod config;
 pub mod journal;
+pub mod resample;
 pub mod sessions;
 pub mod stepper;
 pub mod store;

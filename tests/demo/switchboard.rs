@@ -11,6 +11,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use audio::opus_read::OpusReader;
+use audio::opus_write::OpusWriter;
 use engine::kernels::{Dtype, KvDtype};
 use engine::native::Native;
 use engine::prepare::{CallMaker, DEMO_PERSONAS};
@@ -21,8 +23,6 @@ use slots::engine::EngineError;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{WebSocketStream, client_async};
-use vivavoce::audio::opus_read::OpusReader;
-use vivavoce::audio::opus_write::OpusWriter;
 use vivavoce::sessions::limits::SessionLimits;
 use vivavoce::stepper::board::{Board, Loss, SlotPhase};
 use vivavoce::stepper::clock::Clock;

@@ -5,6 +5,8 @@
 
 use std::sync::mpsc::{Receiver, sync_channel};
 
+use audio::opus_read::OpusReader;
+use audio::opus_write::OpusWriter;
 use axum::Router;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{RawQuery, State};
@@ -12,8 +14,6 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::Value;
-use vivavoce::audio::opus_read::OpusReader;
-use vivavoce::audio::opus_write::OpusWriter;
 use wire::socket::{Downlink, Uplink};
 
 use crate::program::{Finished, Home};

@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use audio::opus_read::OpusReader;
+use audio::opus_write::OpusWriter;
 use futures_util::{SinkExt, StreamExt};
 use slots::call::{AddVoiceError, CallSpec, PrepareCall, PrepareError, PromptFacts, VoiceFacts};
 use slots::testing::{EngineLog, ScriptedCall, ScriptedEngine, ScriptedPrepare};
@@ -16,8 +18,6 @@ use tokio::sync::oneshot;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
-use vivavoce::audio::opus_read::OpusReader;
-use vivavoce::audio::opus_write::OpusWriter;
 use vivavoce::sessions::limits::SessionLimits;
 use vivavoce::stepper::board::{Board, SlotPhase};
 use vivavoce::stepper::clock::{Clock, HandClock};

@@ -164,7 +164,7 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
     if told.is_err() {
         tracing::warn!("some callers could not be told that the server stops");
     }
-    app.desk().journal().flush().await;
+    app.desk().journal().finish().await;
     close.send_replace(true);
     // Requests that are still being answered end with the process.
     let _ = tokio::time::timeout(FAREWELL_LIMIT, server).await;

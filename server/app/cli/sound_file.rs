@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use hound::{SampleFormat, WavReader, WavSpec, WavWriter};
 use slots::units::SAMPLE_RATE_HZ;
 
-use crate::audio::resample::resampled;
+use crate::resample::resampled;
 
 /// Longest input: an hour. A call offline holds it in memory.
 const INPUT_S_MAX: u64 = 3_600;

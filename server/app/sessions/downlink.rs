@@ -16,9 +16,9 @@ use super::limits::SessionLimits;
 use super::link::{Link, Over, Word};
 use super::session::end_reason;
 use super::socket::{Sink, binary, metadata, send};
-use crate::audio::opus_write::OpusWriter;
 use crate::journal::Notes;
 use crate::stepper::handle::{Board, SeatEvent, Speaker, SpeakerFrame};
+use audio::opus_write::OpusWriter;
 
 /// How long the agent waits at most for a caller who is to speak first (10 s).
 const CALLER_FIRST_FRAMES_MAX: u64 = 125;

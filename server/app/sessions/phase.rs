@@ -9,8 +9,8 @@ use slots::cut::{Cut, DROP_SAMPLES_MIN, Sight};
 use slots::loudness::mean_square;
 
 use super::counters::SessionCounters;
-use crate::audio::opus_read::OpusReader;
 use crate::stepper::handle::Board;
+use audio::opus_read::OpusReader;
 
 /// Who brings the frames of a connection near the tick.
 #[derive(Debug)]

@@ -21,9 +21,9 @@ use super::phase::Phase;
 use super::registry::{Registry, Ticket};
 use super::socket::{Sink, Stream, answer_close, farewell};
 use super::uplink::Reading;
-use crate::audio::opus_read::OpusReader;
 use crate::journal::Notes;
 use crate::stepper::handle::{Board, Seat, SeatEvent};
+use audio::opus_read::OpusReader;
 
 /// One call with a seat.
 pub(super) struct Session<'a> {
@@ -164,7 +164,7 @@ impl Session<'_> {
             generation,
             seed: self.seed.to_string(),
             session: Some(self.notes.session()),
-            recording: self.notes.recording_path().map(str::to_owned),
+            recording: self.notes.recording_path(),
         }
     }
 

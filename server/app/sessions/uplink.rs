@@ -21,9 +21,9 @@ use super::link::{Link, Over, Word};
 use super::phase::Phase;
 use super::rate::Bucket;
 use super::socket::{Stream, meaning};
-use crate::audio::opus_read::OpusReader;
 use crate::journal::Notes;
 use crate::stepper::handle::{Board, Mic};
+use audio::opus_read::OpusReader;
 
 /// Messages taken in one go before what they brought goes to the mic queue; a burst of 12 s in 20 ms pages is 600.
 const MESSAGES_IN_A_GO_MAX: usize = 1_024;
@@ -154,7 +154,7 @@ impl Reading<'_> {
         allowance: &mut Allowance,
         burst: &mut VecDeque<Box<[f32; FRAME_SAMPLES]>>,
     ) -> Result<(), Over> {
-        let hopeless = |error: crate::audio::opus_read::AudioError| {
+        let hopeless = |error: audio::opus_read::AudioError| {
             Over::Ended(EndReason::BadAudio, error.to_string())
         };
         if !self.link.is_live() {

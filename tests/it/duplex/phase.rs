@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use audio::ogg_write::OggWriter;
 use slots::cut::WATCHED_TICKS;
-use vivavoce::audio::ogg_write::OggWriter;
 use vivavoce::stepper::board::SlotPhase;
 use vivavoce::stepper::clock::HandClock;
 use wire::notice::Notice;

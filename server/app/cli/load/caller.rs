@@ -20,8 +20,8 @@ use wire::socket::{Downlink, Uplink};
 
 use super::measure::{Figures, Measure, ms, packet_samples};
 use super::speech::Speech;
-use crate::audio::ogg_read::OggReader;
 use crate::config::values::Secret;
+use audio::ogg_read::OggReader;
 
 /// How long the upgrade may take.
 const DIAL: Duration = Duration::from_secs(10);

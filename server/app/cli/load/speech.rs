@@ -7,11 +7,11 @@ use std::path::Path;
 use anyhow::ensure;
 use slots::units::{FRAME_SAMPLES, SAMPLE_RATE_HZ};
 
-use crate::audio::ogg_read::OggReader;
-use crate::audio::ogg_write::OggWriter;
-use crate::audio::opus_codec::{OpusError, SAMPLES_48K};
-use crate::audio::opus_write::OpusWriter;
 use crate::cli::sound_file;
+use audio::ogg_read::OggReader;
+use audio::ogg_write::OggWriter;
+use audio::opus_codec::{OpusError, SAMPLES_48K};
+use audio::opus_write::OpusWriter;
 
 /// Silence after each round, so that an agent can answer: 4 s.
 const PAUSE_FRAMES: usize = 50;
@@ -149,8 +149,8 @@ fn voice_like(samples: usize) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audio::opus_read::OpusReader;
     use crate::cli::load::measure::packet_samples;
+    use audio::opus_read::OpusReader;
 
     #[test]
     fn the_built_in_signal_is_heard_as_speech_with_pauses() {

@@ -78,7 +78,7 @@ fn opus_tags() -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audio::opus_codec::{Decoder, PACKET_SAMPLES_MAX};
+    use crate::opus_codec::{Decoder, PACKET_SAMPLES_MAX};
 
     fn tone(frame: usize) -> Vec<f32> {
         let phase = |sample: usize| (frame * FRAME_SAMPLES + sample) as f32 * 0.0411;

@@ -4,8 +4,8 @@ use ogg::{PacketWriteEndInfo, PacketWriter};
 use proptest::prelude::*;
 
 use super::*;
-use crate::audio::opus_codec::testing::AnyEncoder;
-use crate::audio::opus_write::OpusWriter;
+use crate::opus_codec::testing::AnyEncoder;
+use crate::opus_write::OpusWriter;
 
 /// Opus packets of a tone in Ogg, as another writer packs them: header pages, then `per_page` packets a page.
 fn stream(
@@ -235,7 +235,7 @@ fn nth_page(bytes: &[u8], nth: usize) -> usize {
 #[test]
 fn good_pages_of_something_else_are_given_up() {
     let mut bytes = stream(24_000, 1, 20, 2, 1);
-    let mut writer = crate::audio::ogg_write::OggWriter::new(9);
+    let mut writer = crate::ogg_write::OggWriter::new(9);
     // Code 3 with a count of no frames: not a packet.
     let bad = (0..=BAD_PACKETS_MAX).flat_map(|_| writer.page(&[0xff, 0], 0));
     bytes.extend(bad.collect::<Vec<u8>>());
