@@ -4,6 +4,7 @@
 
 mod log;
 mod personas;
+mod recordings;
 mod safety;
 
 use reqwest::{Client, Method, RequestBuilder, Response};

@@ -4,6 +4,7 @@
 //! May not live here: assertions about behaviour.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -116,6 +117,8 @@ pub struct Setup {
     pub clock: Arc<dyn Clock>,
     pub prepare: ScriptedPrepare,
     pub limits: SessionLimits,
+    /// The data folder; without one the store is in memory and nothing is recorded.
+    pub data: Option<PathBuf>,
 }
 
 impl Setup {
@@ -131,6 +134,7 @@ impl Setup {
             clock: FastClock::new(),
             prepare: ScriptedPrepare::default(),
             limits: SessionLimits::default(),
+            data: None,
         }
     }
 
@@ -154,6 +158,12 @@ impl Setup {
         self
     }
 
+    /// Keeps what it keeps in `folder`.
+    pub fn data(mut self, folder: &Path) -> Self {
+        self.data = Some(folder.to_owned());
+        self
+    }
+
     pub async fn start(self) -> TestApp {
         let mut options = Options::new(self.slots);
         options.clock = self.clock;
@@ -164,11 +174,14 @@ impl Setup {
         thread.ready().await.unwrap();
         let settings = WebSettings {
             limits: self.limits,
+            recordings: self.data.as_deref().map(|data| data.join("recordings")),
             ..WebSettings::default()
         };
-        let state = AppState::open(settings, Store::in_memory().await.unwrap())
-            .await
-            .unwrap();
+        let store = match &self.data {
+            Some(data) => Store::open(&data.join("vivavoce.db")).await,
+            None => Store::in_memory().await,
+        };
+        let state = AppState::open(settings, store.unwrap()).await.unwrap();
         let prepare = Arc::new(TestPrepare {
             inner: self.prepare,
             asked: Mutex::default(),

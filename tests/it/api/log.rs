@@ -9,7 +9,7 @@ use crate::support::{PATIENCE, Setup, TestApp};
 use slots::testing::ScriptedEngine;
 
 /// The newest session, as soon as it is as `wanted`.
-async fn newest(app: &TestApp, wanted: impl Fn(&Value) -> bool) -> Value {
+pub async fn newest(app: &TestApp, wanted: impl Fn(&Value) -> bool) -> Value {
     let asking = Asking::of(app);
     let looking = async {
         loop {
@@ -26,7 +26,7 @@ async fn newest(app: &TestApp, wanted: impl Fn(&Value) -> bool) -> Value {
         .expect("the log shows it")
 }
 
-fn ended(session: &Value) -> bool {
+pub fn ended(session: &Value) -> bool {
     session["end_reason"].is_string()
 }
 
