@@ -114,6 +114,8 @@ pub(super) trait Lanes: Copy {
     /// The second of each pair.
     unsafe fn second_of_pairs(pairs: Self::I) -> Self::F;
 
+    /// Narrows 32 whole numbers from -127 to 127 to bytes at `to` and returns their sum.
+    unsafe fn narrow(low: Self::F, high: Self::F, to: *mut i8) -> i32;
     /// Loads 64 signed bytes, none of them -128.
     unsafe fn load_weights(from: *const i8) -> Self::W;
     /// What a dot product over a block starts from, given the sum of the block's inputs.

@@ -71,8 +71,7 @@ unsafe fn quantize_lanes<L: Lanes>(
                 &padded
             }
         };
-        let mut rounded = [0.0f32; BLOCK];
-        // SAFETY: both halves of `values` and `rounded` hold 16 floats; the rest is the caller's promise.
+        // SAFETY: both halves of `values` hold 16 floats, `bytes` has room for 32; the rest is the caller's promise.
         unsafe {
             let (low, high) = (
                 L::load(values.as_ptr()),
@@ -80,24 +79,34 @@ unsafe fn quantize_lanes<L: Lanes>(
             );
             let mut magnitudes = [0.0f32; LANES];
             L::store(magnitudes.as_mut_ptr(), L::max(L::abs(low), L::abs(high)));
-            let largest = magnitudes
-                .iter()
-                .fold(0.0f32, |a, b| if *b > a { *b } else { a });
+            let largest = largest(magnitudes);
             let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
             // Zero times anything infinite or not a number spoils the scale, so that it is not hidden.
             let zero = L::splat(0.0);
             scales[block] = largest / 127.0 + sum::<L>(L::fma(low, zero, L::mul(high, zero)));
             let inverse = L::splat(inverse);
-            L::store(rounded.as_mut_ptr(), L::round(L::mul(low, inverse)));
-            let high = L::round(L::mul(high, inverse));
-            L::store(rounded.as_mut_ptr().add(LANES), high);
+            let (low, high) = (L::mul(low, inverse), L::mul(high, inverse));
+            let bytes = bytes.as_mut_ptr();
+            sums[block] = L::narrow(limited::<L>(low), limited::<L>(high), bytes);
         }
-        let mut total = 0;
-        for (byte, value) in bytes.iter_mut().zip(&rounded) {
-            // The conversion saturates; -128 would be more than the product may take.
-            *byte = (*value as i8).max(-127);
-            total += i32::from(*byte);
-        }
-        sums[block] = total;
     }
+}
+
+/// The nearest whole numbers from -127 to 127: -128 would be more than the product may take.
+///
+/// # Safety
+/// As for [`Lanes`].
+#[inline(always)]
+unsafe fn limited<L: Lanes>(values: L::F) -> L::F {
+    // SAFETY: the caller's promise.
+    unsafe { L::max(L::min(L::round(values), L::splat(127.0)), L::splat(-127.0)) }
+}
+
+/// The largest number.
+#[inline(always)]
+fn largest(numbers: [f32; LANES]) -> f32 {
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let eight: [f32; 8] = std::array::from_fn(|i| larger(numbers[i], numbers[i + 8]));
+    let four: [f32; 4] = std::array::from_fn(|i| larger(eight[i], eight[i + 4]));
+    larger(larger(four[0], four[2]), larger(four[1], four[3]))
 }

@@ -57,6 +57,30 @@ unsafe fn dot8(sum: __m256i, magnitude: __m256i, weights: __m256i, input: __m256
     }
 }
 
+/// [`Lanes::narrow`] of four registers.
+///
+/// # Safety
+/// As for that; needs AVX2.
+#[inline(always)]
+pub(super) unsafe fn narrow8(values: [__m256; 4], to: *mut i8) -> i32 {
+    unsafe {
+        let whole = values.map(|values| _mm256_cvtps_epi32(values));
+        let low = _mm256_packs_epi32(whole[0], whole[1]);
+        let high = _mm256_packs_epi32(whole[2], whole[3]);
+        // Packing works in halves of a register, so groups of four are out of order in the end.
+        let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+        let bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
+        _mm256_storeu_si256(to.cast(), bytes);
+        let sums = _mm256_madd_epi16(_mm256_add_epi16(low, high), _mm256_set1_epi16(1));
+        let sums = _mm_add_epi32(
+            _mm256_castsi256_si128(sums),
+            _mm256_extracti128_si256::<1>(sums),
+        );
+        let sums = _mm_hadd_epi32(sums, sums);
+        _mm_cvtsi128_si32(_mm_hadd_epi32(sums, sums))
+    }
+}
+
 impl Lanes for Avx2 {
     type F = (__m256, __m256);
     type I = (__m256i, __m256i);
@@ -205,6 +229,10 @@ impl Lanes for Avx2 {
         }
     }
 
+    #[inline(always)]
+    unsafe fn narrow(low: Self::F, high: Self::F, to: *mut i8) -> i32 {
+        unsafe { narrow8([low.0, low.1, high.0, high.1], to) }
+    }
     #[inline(always)]
     unsafe fn load_weights(from: *const i8) -> Self::W {
         unsafe {

@@ -9,11 +9,23 @@
 use std::arch::x86_64::*;
 
 use super::Lanes;
-use super::avx2::sum8_of_4;
+use super::avx2::{narrow8, sum8_of_4};
 
 /// One register of sixteen lanes.
 #[derive(Clone, Copy)]
 pub(in crate::kernels) struct Avx512;
+
+/// Lower and upper half.
+///
+/// # Safety
+/// Needs AVX-512 F.
+#[inline(always)]
+unsafe fn halves(v: __m512) -> (__m256, __m256) {
+    unsafe {
+        let high = _mm512_extractf64x4_pd::<1>(_mm512_castps_pd(v));
+        (_mm512_castps512_ps256(v), _mm256_castpd_ps(high))
+    }
+}
 
 /// Upper half plus lower half.
 ///
@@ -22,8 +34,8 @@ pub(in crate::kernels) struct Avx512;
 #[inline(always)]
 unsafe fn fold(v: __m512) -> __m256 {
     unsafe {
-        let high = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(v)));
-        _mm256_add_ps(_mm512_castps512_ps256(v), high)
+        let (low, high) = halves(v);
+        _mm256_add_ps(low, high)
     }
 }
 
@@ -131,6 +143,13 @@ impl Lanes for Avx512 {
         }
     }
 
+    #[inline(always)]
+    unsafe fn narrow(low: Self::F, high: Self::F, to: *mut i8) -> i32 {
+        unsafe {
+            let [(a, b), (c, d)] = [halves(low), halves(high)];
+            narrow8([a, b, c, d], to)
+        }
+    }
     #[inline(always)]
     unsafe fn load_weights(from: *const i8) -> Self::W {
         unsafe { _mm512_xor_si512(_mm512_loadu_si512(from.cast()), _mm512_set1_epi8(i8::MIN)) }

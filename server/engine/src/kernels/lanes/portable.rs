@@ -124,6 +124,12 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
+    unsafe fn narrow(low: Self::F, high: Self::F, to: *mut i8) -> i32 {
+        let bytes = [low, high].map(|half| each(half, |value| value as i8));
+        unsafe { to.cast::<[[i8; LANES]; 2]>().write_unaligned(bytes) }
+        bytes.as_flattened().iter().copied().map(i32::from).sum()
+    }
+    #[inline(always)]
     unsafe fn load_weights(from: *const i8) -> Self::W {
         let bytes = unsafe { from.cast::<[[u8; 4]; LANES]>().read_unaligned() };
         each(bytes, |group| group.map(|byte| byte ^ 0x80))
