@@ -234,14 +234,19 @@ fn elementwise(bench: &Bench) {
     };
     per("elu 122880", &mut || {
         refill(&mut y, &x);
-        elu(black_box(&mut y));
+        elu(&bench.pool, black_box(&mut y));
     });
     per("gelu_erf 122880", &mut || {
         refill(&mut y, &x);
-        gelu_erf(black_box(&mut y));
+        gelu_erf(&bench.pool, black_box(&mut y));
     });
     per("silu_gate 5x11264", &mut || {
-        silu_gate(&x[..10 * 11_264], 11_264, black_box(&mut y[..5 * 11_264]));
+        silu_gate(
+            &bench.pool,
+            &x[..10 * 11_264],
+            11_264,
+            black_box(&mut y[..5 * 11_264]),
+        );
     });
     let (alpha, beta) = (noise(4096, 2), noise(4096, 3));
     per("rms_norm 30x4096", &mut || {

@@ -350,27 +350,34 @@ impl Backend for Native {
 
     fn silu_gate(&mut self, ab: &Vec<f32>, hidden: usize, y: &mut Vec<f32>) -> Done {
         y.resize(ab.len() / 2, 0.0);
-        kernels::silu_gate(ab, hidden, y);
+        kernels::silu_gate(&self.pool, ab, hidden, y);
         Ok(())
     }
 
     fn gelu(&mut self, x: &mut Vec<f32>) -> Done {
-        kernels::gelu_erf(x);
+        kernels::gelu_erf(&self.pool, x);
         Ok(())
     }
 
     fn elu(&mut self, x: &mut Vec<f32>) -> Done {
-        kernels::elu(x);
+        kernels::elu(&self.pool, x);
         Ok(())
     }
 
     fn add(&mut self, from: &Vec<f32>, to: &mut Vec<f32>) -> Done {
-        to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+        self.pool.pieces(to, 1, &|start, to| {
+            to.iter_mut()
+                .zip(&from[start..])
+                .for_each(|(to, from)| *to += from);
+        });
         Ok(())
     }
 
     fn copy(&mut self, from: &Vec<f32>, to: &mut Vec<f32>) -> Done {
-        to.clone_from(from);
+        to.resize(from.len(), 0.0);
+        self.pool.pieces(to, 1, &|start, to| {
+            to.copy_from_slice(&from[start..][..to.len()]);
+        });
         Ok(())
     }
 

@@ -4,35 +4,42 @@
 
 use super::functions::{erf, exp, exp_m1};
 use super::lanes::{LANES, Lanes, Level, kernel};
+use super::pool::Pool;
 
 /// `y = silu(a) * b`, where each vector of `ab` holds `a` and then `b`, of `hidden` elements each: `ab` is
 /// `[n, 2 * hidden]`, `y` is `[n, hidden]`.
 ///
 /// # Panics
 /// When the sizes do not fit.
-pub fn silu_gate(ab: &[f32], hidden: usize, y: &mut [f32]) {
-    let fits = ab.len() == 2 * y.len() && y.len().is_multiple_of(hidden.max(1));
+pub fn silu_gate(pool: &Pool, ab: &[f32], hidden: usize, y: &mut [f32]) {
+    let hidden = hidden.max(1);
+    let fits = ab.len() == 2 * y.len() && y.len().is_multiple_of(hidden);
     assert!(fits, "ab must be [n, 2 * hidden], y [n, hidden]");
-    for (ab, y) in ab
-        .chunks_exact(2 * hidden.max(1))
-        .zip(y.chunks_exact_mut(hidden.max(1)))
-    {
-        let (a, b) = ab.split_at(hidden);
-        // SAFETY: the level is available, all three have one length.
-        unsafe { silu_gate_one(Level::best(), a, b, y) }
-    }
+    pool.pieces(y, LANES, &|start, mut y| {
+        let mut at = start;
+        while !y.is_empty() {
+            let (vector, column) = (at / hidden, at % hidden);
+            let (now, later) = y.split_at_mut(y.len().min(hidden - column));
+            let from = vector * 2 * hidden + column;
+            let (a, b) = (&ab[from..][..now.len()], &ab[from + hidden..][..now.len()]);
+            // SAFETY: the level is available, all three have one length.
+            unsafe { silu_gate_one(Level::best(), a, b, now) }
+            at += now.len();
+            y = later;
+        }
+    });
 }
 
 /// `x = x / 2 * (1 + erf(x / sqrt(2)))`, the exact form.
-pub fn gelu_erf(x: &mut [f32]) {
+pub fn gelu_erf(pool: &Pool, x: &mut [f32]) {
     // SAFETY: the level is available.
-    unsafe { gelu_all(Level::best(), x) }
+    pool.pieces(x, LANES, &|_, x| unsafe { gelu_all(Level::best(), x) });
 }
 
 /// `x = x > 0 ? x : exp(x) - 1`.
-pub fn elu(x: &mut [f32]) {
+pub fn elu(pool: &Pool, x: &mut [f32]) {
     // SAFETY: the level is available.
-    unsafe { elu_all(Level::best(), x) }
+    pool.pieces(x, LANES, &|_, x| unsafe { elu_all(Level::best(), x) });
 }
 
 kernel! { fn silu_gate_one = silu_gate_lanes(a: &[f32], b: &[f32], y: &mut [f32]) }
@@ -215,16 +222,22 @@ mod tests {
     #[test]
     fn the_first_half_is_the_gate_and_the_second_the_value() {
         let mut y = [0.0; 4];
-        silu_gate(&[0.0, 50.0, 3.0, 4.0, 60.0, 0.0, -1.0, 5.0], 2, &mut y);
+        silu_gate(
+            &Pool::new(1),
+            &[0.0, 50.0, 3.0, 4.0, 60.0, 0.0, -1.0, 5.0],
+            2,
+            &mut y,
+        );
         assert_eq!(y, [0.0, 200.0, -60.0, 0.0]);
     }
 
     #[test]
     fn what_is_not_a_number_stays_so_and_spoils_no_neighbour() {
+        let pool = Pool::new(1);
         let mut x = [1.0, f32::NAN, -1.0, 0.5];
-        gelu_erf(&mut x);
+        gelu_erf(&pool, &mut x);
         assert!(x[1].is_nan() && [x[0], x[2], x[3]].iter().all(|x| x.is_finite()));
-        elu(&mut x);
+        elu(&pool, &mut x);
         assert!(x[1].is_nan() && [x[0], x[2], x[3]].iter().all(|x| x.is_finite()));
     }
 }

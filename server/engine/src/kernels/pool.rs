@@ -19,6 +19,11 @@ const LOOKS_PER_CLOCK: u32 = 64;
 /// Looks at the count of finished tasks before the caller starts to give its time slice away.
 const LOOKS_BEFORE_YIELD: u32 = 20_000;
 
+/// Fewest elements that are a piece of their own: some microseconds of copying.
+const PIECE_MIN: usize = 8_192;
+/// Pieces per thread, so that a thread that is held up does not hold up the others.
+const PIECES_PER_THREAD: usize = 4;
+
 type Job<'a> = &'a (dyn Fn(usize) + Sync);
 
 /// Threads that run the tasks of one job together with the thread that asks for it.
@@ -141,6 +146,41 @@ impl Pool {
     }
 }
 
+/// Where a slice starts that tasks take disjoint pieces of.
+struct Start<T>(*mut T);
+
+// SAFETY: only disjoint pieces are made of it, each in one task.
+unsafe impl<T: Send> Sync for Start<T> {}
+
+impl Pool {
+    /// Cuts `data` into pieces of whole `unit`s, the last one shorter where they do not come out, and calls
+    /// `f(start, piece)` for each. What is short stays one piece, since waking somebody takes longer.
+    pub fn pieces<T: Send>(
+        &self,
+        data: &mut [T],
+        unit: usize,
+        f: &(dyn Fn(usize, &mut [T]) + Sync),
+    ) {
+        let len = data.len();
+        if self.threads() == 1 || len < 2 * PIECE_MIN {
+            return f(0, data);
+        }
+        let wanted = len.div_ceil(self.threads() * PIECES_PER_THREAD);
+        let piece = wanted.max(PIECE_MIN).next_multiple_of(unit.max(1));
+        let start = Start(data.as_mut_ptr());
+        self.run(len.div_ceil(piece), &|index| {
+            let from = index * piece;
+            let to = len.min(from + piece);
+            // Taken whole, so that the closure shares the wrapper.
+            let start = &start;
+            // SAFETY: inside `data`, which is borrowed until all tasks are done, and no other task has this index.
+            f(from, unsafe {
+                std::slice::from_raw_parts_mut(start.0.add(from), to - from)
+            });
+        });
+    }
+}
+
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
@@ -221,6 +261,24 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pieces_are_whole_units_and_cover_everything_once() {
+        for threads in 1..4 {
+            let pool = Pool::new(threads);
+            for (len, unit) in [(0, 1), (1, 7), (16_383, 5), (100_003, 48), (40_000, 39_999)] {
+                let mut data = vec![0usize; len];
+                pool.pieces(&mut data, unit, &|start, piece| {
+                    assert!(start.is_multiple_of(unit));
+                    assert!(piece.len().is_multiple_of(unit) || start + piece.len() == len);
+                    for (at, value) in piece.iter_mut().enumerate() {
+                        *value += start + at + 1;
+                    }
+                });
+                assert!((1..=len).eq(data), "{threads} threads, {len} by {unit}");
+            }
+        }
+    }
 
     #[test]
     fn every_task_runs_once_whatever_the_number_of_threads() {

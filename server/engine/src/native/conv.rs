@@ -67,26 +67,40 @@ impl NativeCarry {
     }
 
     /// Lays out `[lanes, columns + t, channels]`: each lane's past, then its input; keeps the new past.
-    fn splice(&mut self, lanes: &Lanes, x: &[f32], window: &mut Vec<f32>) -> usize {
+    fn splice(&mut self, pool: &Pool, lanes: &Lanes, x: &[f32], window: &mut Vec<f32>) -> usize {
         let past = self.columns * self.channels;
-        let t = x.len() / lanes.len() / self.channels;
-        let width = past + t * self.channels;
-        window.resize(lanes.len() * width, 0.0);
-        for (lane, &row) in lanes.rows.iter().enumerate() {
-            let input = &x[lane * t * self.channels..][..t * self.channels];
-            let carry = &mut self.data[row * past..][..past];
-            if self.fresh[row] && self.replicate {
-                for column in carry.chunks_exact_mut(self.channels) {
-                    column.copy_from_slice(&input[..self.channels]);
-                }
+        let input = x.len() / lanes.len();
+        let width = past + input;
+        if self.replicate {
+            for (x, &row) in x.chunks_exact(input).zip(&lanes.rows) {
+                let fresh = self.fresh[row];
+                let carry = self.data[row * past..][..past].chunks_exact_mut(self.channels);
+                carry
+                    .filter(|_| fresh)
+                    .for_each(|column| column.copy_from_slice(&x[..self.channels]));
             }
-            self.fresh[row] = false;
-            let window = &mut window[lane * width..][..width];
-            window[..past].copy_from_slice(carry);
-            window[past..].copy_from_slice(input);
-            carry.copy_from_slice(&window[width - past..]);
         }
-        t
+        window.resize(lanes.len() * width, 0.0);
+        pool.pieces(window, self.channels, &|start, mut window| {
+            let mut at = start;
+            while !window.is_empty() {
+                let (lane, offset) = (at / width, at % width);
+                let from = if offset < past {
+                    &self.data[lanes.rows[lane] * past..][offset..past]
+                } else {
+                    &x[lane * input..][offset - past..input]
+                };
+                let (now, later) = window.split_at_mut(window.len().min(from.len()));
+                now.copy_from_slice(&from[..now.len()]);
+                at += now.len();
+                window = later;
+            }
+        });
+        for (window, &row) in window.chunks_exact(width).zip(&lanes.rows) {
+            self.data[row * past..][..past].copy_from_slice(&window[width - past..]);
+            self.fresh[row] = false;
+        }
+        input / self.channels
     }
 }
 
@@ -128,7 +142,7 @@ impl NativeConv {
     ) {
         let shape = self.shape;
         let (channels, taps) = (shape.channels_in, shape.kernel);
-        let t = carry.splice(lanes, x, &mut windows.past);
+        let t = carry.splice(pool, lanes, x, &mut windows.past);
         let columns = t / shape.stride;
         let width = (carry.columns + t) * channels;
         let (n, out) = (lanes.len(), shape.channels_out);
@@ -143,17 +157,19 @@ impl NativeConv {
             }
         } else {
             windows.gathered.resize(n * columns * taps * channels, 0.0);
-            for (at, window) in windows
-                .gathered
-                .chunks_exact_mut(taps * channels)
-                .enumerate()
-            {
-                let start = at / columns * width + at % columns * shape.stride * channels;
-                for (tap, column) in window.chunks_exact_mut(channels).enumerate() {
-                    let from = start + tap * shape.dilation * channels;
-                    column.copy_from_slice(&windows.past[from..][..channels]);
+            let (gathered, past) = (&mut windows.gathered, &windows.past);
+            pool.pieces(gathered, channels, &|start, gathered| {
+                let columns_out = gathered.chunks_exact_mut(channels).enumerate();
+                for (at, column) in columns_out {
+                    let (at, tap) = (
+                        (start / channels + at) / taps,
+                        (start / channels + at) % taps,
+                    );
+                    let from = at / columns * width
+                        + (at % columns * shape.stride + tap * shape.dilation) * channels;
+                    column.copy_from_slice(&past[from..][..channels]);
                 }
-            }
+            });
             Vectors {
                 data: &windows.gathered,
                 outer: 1,
@@ -222,7 +238,7 @@ impl NativeConvTr {
     ) {
         let shape = self.shape;
         let (channels, stride) = (shape.channels_in, shape.stride);
-        let t = carry.splice(lanes, x, &mut windows.past);
+        let t = carry.splice(pool, lanes, x, &mut windows.past);
         let width = (t + 1) * channels;
         y.resize(lanes.len() * t * stride * shape.channels_out, 0.0);
         match &self.kind {
@@ -242,18 +258,23 @@ impl NativeConvTr {
                 kernels::matmul(pool, weight, x, y, epilogue);
             }
             ConvTrKind::Depthwise { taps, bias } => {
-                for (at, out) in y.chunks_exact_mut(stride * channels).enumerate() {
-                    let start = at / t * width + at % t * channels;
-                    let (before, now) = windows.past[start..][..2 * channels].split_at(channels);
-                    for (j, out) in out.chunks_exact_mut(channels).enumerate() {
-                        let first = &taps[j * channels..][..channels];
-                        let second = &taps[(j + stride) * channels..][..channels];
-                        for c in 0..channels {
-                            let bias = bias.as_ref().map_or(0.0, |bias| bias[c]);
-                            out[c] = now[c] * first[c] + before[c] * second[c] + bias;
+                let past = &windows.past;
+                pool.pieces(y, stride * channels, &|start, y| {
+                    let first = start / (stride * channels);
+                    for (at, out) in y.chunks_exact_mut(stride * channels).enumerate() {
+                        let at = first + at;
+                        let from = at / t * width + at % t * channels;
+                        let (before, now) = past[from..][..2 * channels].split_at(channels);
+                        for (j, out) in out.chunks_exact_mut(channels).enumerate() {
+                            let first = &taps[j * channels..][..channels];
+                            let second = &taps[(j + stride) * channels..][..channels];
+                            for c in 0..channels {
+                                let bias = bias.as_ref().map_or(0.0, |bias| bias[c]);
+                                out[c] = now[c] * first[c] + before[c] * second[c] + bias;
+                            }
                         }
                     }
-                }
+                });
             }
         }
     }
