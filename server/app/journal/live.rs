@@ -12,8 +12,6 @@ const TAP_FRAMES_MAX: usize = 25;
 pub const WORDS_CHARS_MAX: usize = 120;
 /// Row of a session that has none.
 const NO_ROW: u32 = u32::MAX;
-/// What 0 stands for on the scale of levels, in decibels below full scale.
-const QUIETEST_DB: f32 = -60.0;
 
 /// All sessions that run.
 #[derive(Debug, Default)]
@@ -172,33 +170,9 @@ impl LiveCall {
     }
 }
 
-/// A mean square as a level: 0 at 60 dB below full scale, 255 at full scale.
-pub fn level(mean_square: f32) -> u8 {
-    if mean_square.is_nan() || mean_square <= 0.0 {
-        return 0;
-    }
-    let db = 10.0 * mean_square.log10();
-    ((db - QUIETEST_DB) / -QUIETEST_DB * 255.0).clamp(0.0, 255.0) as u8
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn levels_are_decibels() {
-        let cases = [
-            (0.0, 0),
-            (f32::NAN, 0),
-            (1e-9, 0),
-            (1e-3, 127),
-            (1.0, 255),
-            (4.0, 255),
-        ];
-        for (power, expected) in cases {
-            assert_eq!(level(power), expected, "{power}");
-        }
-    }
 
     #[test]
     fn only_the_last_words_are_shown() {

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use slots::loudness::{QUIET_OVER_NOISE, QUIET_POWER, mean_square};
+use slots::loudness::{QUIET_OVER_NOISE, QUIET_POWER, level, mean_square};
 use slots::units::FRAME_SAMPLES;
 use wire::api::sessions::SessionCounts;
 use wire::notice::EndReason;
 
-use super::live::{LiveCall, level};
+use super::live::LiveCall;
 use super::recording::{self, Recorder};
 use super::{CallFacts, Entry, Journal};
 use crate::stepper::board::{Board, Loss};

@@ -53,6 +53,18 @@ pub fn mean_square(samples: &[f32]) -> f32 {
     (sums.iter().sum::<f32>() + rest) / samples.len().max(1) as f32
 }
 
+/// What 0 stands for on the scale of levels, in decibels below full scale.
+const QUIETEST_DB: f32 = -60.0;
+
+/// A mean square as a level: 0 at 60 dB below full scale, 255 at full scale.
+pub fn level(mean_square: f32) -> u8 {
+    if mean_square.is_nan() || mean_square <= 0.0 {
+        return 0;
+    }
+    let db = 10.0 * mean_square.log10();
+    ((db - QUIETEST_DB) / -QUIETEST_DB * 255.0).clamp(0.0, 255.0) as u8
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,5 +92,20 @@ mod tests {
         assert_eq!(after(&mut room, 1.0), QUIET_POWER_MAX, "a crowd");
         room.heard(1e-7);
         assert_eq!(room.quiet_power(), QUIET_POWER, "the crowd stops");
+    }
+
+    #[test]
+    fn levels_are_decibels() {
+        let cases = [
+            (0.0, 0),
+            (f32::NAN, 0),
+            (1e-9, 0),
+            (1e-3, 127),
+            (1.0, 255),
+            (4.0, 255),
+        ];
+        for (power, expected) in cases {
+            assert_eq!(level(power), expected, "{power}");
+        }
     }
 }

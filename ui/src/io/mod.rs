@@ -1,0 +1,9 @@
+//! The browser: requests, events, the line of a call, its sound.
+//!
+//! May not live here: what is decided (`model`), what is drawn (`view`).
+
+pub mod api;
+pub mod events;
+pub mod line;
+pub mod page;
+pub mod sound;

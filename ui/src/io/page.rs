@@ -1,0 +1,95 @@
+//! Where the page is, and small things a browser does.
+
+use wasm_bindgen::{JsCast, JsValue};
+use web_sys::{Blob, BlobPropertyBag, HtmlAnchorElement, Url, Window};
+
+pub fn window() -> Window {
+    web_sys::window().expect("a page has a window")
+}
+
+fn data(name: &str) -> String {
+    let root = window().document().and_then(|document| document.document_element());
+    root.and_then(|root| root.get_attribute(name)).unwrap_or_default()
+}
+
+/// The address of the UI's root, with a slash at its end.
+pub fn root() -> String {
+    let here = window().location().href().unwrap_or_default();
+    let way = data("data-root");
+    Url::new_with_base(&way, &here).map(|url| url.href()).unwrap_or(here)
+}
+
+/// The path of the root without a slash at its end: what the router puts before its routes.
+pub fn base() -> String {
+    let path = Url::new(&root()).map(|url| url.pathname()).unwrap_or_default();
+    path.trim_end_matches('/').to_owned()
+}
+
+/// `path` below the root.
+pub fn address(path: &str) -> String {
+    root() + path
+}
+
+/// The same for a WebSocket.
+pub fn socket_address(path: &str) -> String {
+    let address = address(path);
+    match address.strip_prefix("http") {
+        Some(rest) => format!("ws{rest}"),
+        None => address,
+    }
+}
+
+/// Address of a worklet's file, put into the page by the bundler.
+pub fn worklet(name: &str) -> String {
+    let here = window().location().href().unwrap_or_default();
+    // The root was right when the page came; it is resolved against that place, not the present one.
+    let way = data(&format!("data-{name}"));
+    let file = way.rsplit("assets/").next().unwrap_or_default().to_owned();
+    match file.is_empty() {
+        true => here,
+        false => address(&format!("assets/{file}")),
+    }
+}
+
+/// Whether the browser gives this page a microphone at all.
+pub fn is_secure() -> bool {
+    window().is_secure_context()
+}
+
+/// Milliseconds since the page came.
+pub fn now_ms() -> f64 {
+    window().performance().map_or(0.0, |performance| performance.now())
+}
+
+/// Lets the person save `text` as a file.
+pub fn save(name: &str, text: &str) -> Result<(), JsValue> {
+    let parts = js_sys::Array::of1(&JsValue::from_str(text));
+    let kind = BlobPropertyBag::new();
+    kind.set_type("text/plain;charset=utf-8");
+    let blob = Blob::new_with_str_sequence_and_options(&parts, &kind)?;
+    let url = Url::create_object_url_with_blob(&blob)?;
+    let document = window().document().ok_or(JsValue::NULL)?;
+    let link: HtmlAnchorElement = document.create_element("a")?.unchecked_into();
+    link.set_href(&url);
+    link.set_download(name);
+    link.click();
+    Url::revoke_object_url(&url)
+}
+
+/// What the person chose before, on this browser.
+pub fn recall(name: &str) -> Option<String> {
+    window().local_storage().ok().flatten()?.get_item(name).ok().flatten()
+}
+
+pub fn remember(name: &str, value: &str) {
+    if let Ok(Some(storage)) = window().local_storage() {
+        // A browser that keeps nothing is fine.
+        let _ = storage.set_item(name, value);
+    }
+}
+
+/// A time as this person's browser writes it.
+pub fn local_time(at_ms: i64) -> String {
+    let date = js_sys::Date::new(&JsValue::from_f64(at_ms as f64));
+    String::from(date.to_locale_string("default", &JsValue::UNDEFINED))
+}
