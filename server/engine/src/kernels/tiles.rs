@@ -49,8 +49,42 @@ kernel! {
 
 /// Bytes of weights on their way ahead of the product, over all its panels: about what memory delivers in its latency.
 const AHEAD_BYTES: usize = 4096;
+/// Bytes that come from memory together; sixteen lanes of 32 bits.
+const LINE_BYTES: usize = 64;
 /// Most vectors in a tile of float weights.
 const FLOAT_VECTORS_MAX: usize = 6;
+
+/// Which weights a tile asks for on its way: `line` bytes further on for every line that it reads.
+#[derive(Clone, Copy)]
+struct Ahead {
+    offset: usize,
+    line: usize,
+}
+
+impl Ahead {
+    /// For tile `tile` of `tiles` over the same `panels` of `bytes` each.
+    ///
+    /// The first tile finds its weights in memory and asks a little ahead. The others find them in the cache; they
+    /// ask for the panels that come next, each for its part, so that these are there when their first tile starts.
+    fn new(tile: usize, tiles: usize, panels: usize, bytes: usize) -> Ahead {
+        match (tile, tiles - 1) {
+            (0, _) => Ahead {
+                offset: AHEAD_BYTES / panels,
+                line: LINE_BYTES,
+            },
+            (_, others) => Ahead {
+                offset: panels * bytes + (tile - 1) * bytes / others,
+                line: LINE_BYTES / others,
+            },
+        }
+    }
+
+    /// Asks, when line `index` of a panel is read.
+    #[inline(always)]
+    fn ask<T>(self, panel: *const T, index: usize) {
+        prefetch(panel.wrapping_byte_add(self.offset + index * self.line));
+    }
+}
 
 /// Cuts `vectors` into the fewest tiles of at most `max`, of nearly equal size: index to range.
 struct Cut {
@@ -105,14 +139,18 @@ unsafe fn float_lanes<L: Lanes>(
         } else {
             1
         };
-        for tile in (0..cut.tiles).map(|tile| cut.tile(tile)) {
+        for index in 0..cut.tiles {
+            let tile = cut.tile(index);
+            let ahead = Ahead::new(index, cut.tiles, taken, w.panel_bytes());
             macro_rules! call {
                 ($vectors:literal, $panels:literal) => {
                     match w.dtype() {
                         Dtype::F32 => {
-                            f32_tile::<L, $vectors, $panels>(w, x, panel, tile.start, finish)
+                            f32_tile::<L, $vectors, $panels>(w, x, panel, tile.start, ahead, finish)
                         }
-                        _ => bf16_tile::<L, $vectors, $panels>(w, x, panel, tile.start, finish),
+                        _ => bf16_tile::<L, $vectors, $panels>(
+                            w, x, panel, tile.start, ahead, finish,
+                        ),
                     }
                 };
             }
@@ -150,6 +188,7 @@ unsafe fn f32_tile<L: Lanes, const NV: usize, const NP: usize>(
     x: &Vectors<'_>,
     panel: usize,
     vector: usize,
+    ahead: Ahead,
     finish: &Finish<'_>,
 ) {
     // SAFETY: the caller's promise; a panel holds `cols * 16` floats, a vector `cols`.
@@ -160,9 +199,8 @@ unsafe fn f32_tile<L: Lanes, const NV: usize, const NP: usize>(
         for column in 0..w.cols() {
             let mut columns = [L::splat(0.0); NP];
             for p in 0..NP {
-                let at = weights[p].add(column * LANES);
-                prefetch(at.wrapping_byte_add(AHEAD_BYTES / NP));
-                columns[p] = L::load(at);
+                ahead.ask(weights[p], column);
+                columns[p] = L::load(weights[p].add(column * LANES));
             }
             for v in 0..NV {
                 let input = L::splat(*inputs[v].add(column));
@@ -183,6 +221,7 @@ unsafe fn bf16_tile<L: Lanes, const NV: usize, const NP: usize>(
     x: &Vectors<'_>,
     panel: usize,
     vector: usize,
+    ahead: Ahead,
     finish: &Finish<'_>,
 ) {
     // SAFETY: the caller's promise; a panel holds 16 words for each pair of columns, a vector `cols` floats.
@@ -192,7 +231,7 @@ unsafe fn bf16_tile<L: Lanes, const NV: usize, const NP: usize>(
         let mut sums = [[L::splat(0.0); NP]; NV];
         let pairs = w.cols() / 2;
         for pair in 0..pairs {
-            let words: [L::I; NP] = load_words::<L, NP>(weights, pair);
+            let words: [L::I; NP] = load_words::<L, NP>(weights, pair, ahead);
             let mut columns = [L::splat(0.0); NP];
             for p in 0..NP {
                 columns[p] = L::first_of_pairs(words[p]);
@@ -232,14 +271,14 @@ unsafe fn bf16_tile<L: Lanes, const NV: usize, const NP: usize>(
 unsafe fn load_words<L: Lanes, const NP: usize>(
     weights: [*const u32; NP],
     pair: usize,
+    ahead: Ahead,
 ) -> [L::I; NP] {
     // SAFETY: the caller's promise.
     unsafe {
         let mut words = [L::dot_start(0); NP];
         for p in 0..NP {
-            let at = weights[p].add(pair * LANES);
-            prefetch(at.wrapping_byte_add(AHEAD_BYTES / NP));
-            words[p] = L::load_pairs(at);
+            ahead.ask(weights[p], pair);
+            words[p] = L::load_pairs(weights[p].add(pair * LANES));
         }
         words
     }
@@ -272,10 +311,12 @@ unsafe fn q8_lanes<L: Lanes>(
         } else {
             1
         };
-        for tile in (0..cut.tiles).map(|tile| cut.tile(tile)) {
+        for index in 0..cut.tiles {
+            let tile = cut.tile(index);
+            let ahead = Ahead::new(index, cut.tiles, taken, w.panel_bytes());
             macro_rules! call {
                 ($vectors:literal, $panels:literal) => {
-                    q8_tile::<L, $vectors, $panels>(w, x, panel, tile.start, finish)
+                    q8_tile::<L, $vectors, $panels>(w, x, panel, tile.start, ahead, finish)
                 };
             }
             // SAFETY: the caller's promise; `taken` panels and `tile.len()` vectors lie inside the ranges.
@@ -314,6 +355,7 @@ unsafe fn q8_tile<L: Lanes, const NV: usize, const NP: usize>(
     x: &Quantized,
     panel: usize,
     vector: usize,
+    ahead: Ahead,
     finish: &Finish<'_>,
 ) {
     const BLOCK_BYTES: usize = BLOCK * LANES;
@@ -335,7 +377,7 @@ unsafe fn q8_tile<L: Lanes, const NV: usize, const NP: usize>(
             for group in 0..BLOCK / GROUP {
                 for p in 0..NP {
                     let at = weights[p].add(block * BLOCK_BYTES + group * GROUP * LANES);
-                    prefetch(at.wrapping_byte_add(AHEAD_BYTES / NP));
+                    ahead.ask(weights[p], block * (BLOCK / GROUP) + group);
                     let bytes = L::load_weights(at);
                     for v in 0..NV {
                         let input = inputs[v].add(block * BLOCK + group * GROUP);
