@@ -157,3 +157,66 @@ impl Answer for VecDeque<Entry> {
         self.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wire::notice::EndReason;
+
+    use crate::journal::{CallFacts, Journal};
+    use crate::store::Store;
+
+    fn facts(persona: &str) -> CallFacts {
+        CallFacts {
+            persona: persona.to_owned(),
+            // Fits into no space that is left over.
+            role_text: "word ".repeat(3_000),
+            ..CallFacts::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn on_a_full_disk_calls_go_on_and_the_log_catches_up() {
+        let store = Store::in_memory().await.unwrap();
+        let journal = Journal::start(store.clone(), None).await.unwrap();
+        store.set_full(true).await;
+        let notes = journal.begin(facts("Ada"));
+        let session = notes.session();
+        // Nobody waits for the disk.
+        journal.flush().await;
+        assert!(store.session(session).await.is_err());
+        notes.ended(EndReason::HungUp, None, "");
+        journal.flush().await;
+        assert!(
+            journal.live().all().is_empty(),
+            "the call is over all the same"
+        );
+        assert!(store.session(session).await.is_err());
+
+        let mut commits = journal.commits();
+        commits.mark_unchanged();
+        store.set_full(false).await;
+        commits.changed().await.unwrap();
+        let kept = store.session(session).await.unwrap();
+        assert_eq!(kept.end_reason.as_deref(), Some("hung_up"));
+        let timeline = store.session_events(session).await.unwrap();
+        let what: Vec<_> = timeline.iter().map(|event| event.what.as_str()).collect();
+        assert_eq!(what, ["began", "ended"]);
+    }
+
+    #[tokio::test]
+    async fn a_row_that_the_database_never_takes_holds_up_no_other() {
+        let store = Store::in_memory().await.unwrap();
+        let journal = Journal::start(store.clone(), None).await.unwrap();
+        let nobody = CallFacts {
+            persona_id: Some((99, 1)),
+            ..facts("gone")
+        };
+        let (odd, good) = (journal.begin(nobody), journal.begin(facts("Ada")));
+        let numbers = (odd.session(), good.session());
+        drop((odd, good));
+        journal.flush().await;
+        assert!(store.session(numbers.0).await.is_err());
+        let kept = store.session(numbers.1).await.unwrap();
+        assert_eq!(kept.end_reason.as_deref(), Some("hung_up"));
+    }
+}

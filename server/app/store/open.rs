@@ -76,6 +76,22 @@ impl Store {
         Ok(Self { pool, _lock: None })
     }
 
+    /// Lets the file grow to its present size and no further, as on a full disk, or as it likes again. Only for a store
+    /// in memory, whose one connection knows of it.
+    #[cfg(test)]
+    pub(crate) async fn set_full(&self, full: bool) {
+        let pages: i64 = match full {
+            true => sqlx::query_scalar("pragma page_count")
+                .fetch_one(&self.pool)
+                .await
+                .unwrap(),
+            false => i64::from(u32::MAX - 1),
+        };
+        let limit = format!("pragma max_page_count = {pages}");
+        let limit = sqlx::query(sqlx::AssertSqlSafe(limit));
+        limit.execute(&self.pool).await.unwrap();
+    }
+
     /// Closes every connection; what was committed is in the file.
     pub async fn close(&self) {
         self.pool.close().await;
