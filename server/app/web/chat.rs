@@ -103,7 +103,7 @@ async fn wished(
         .filter(|text| !text.trim().is_empty());
     let asked = query.persona.map(i64::from);
     if let Some(only) = asker.persona {
-        let chooses = own_text.is_some() || query.voice.is_some();
+        let chooses = own_text.is_some() || query.voice.is_some() || query.seed.is_some();
         if chooses || asked.is_some_and(|asked| asked != only) {
             return Err(ApiError::NotAllowed);
         }
@@ -131,8 +131,11 @@ async fn wished(
     let mut draft = PersonaDraft::default();
     if let Some(persona) = persona {
         draft = persona.draft;
-        facts.persona_id = Some((persona.id, persona.version));
-        facts.persona = draft.name.clone();
+        // With a text of the caller's own only voice and sampling are the persona's.
+        if own_text.is_none() {
+            facts.persona_id = Some((persona.id, persona.version));
+            facts.persona = draft.name.clone();
+        }
     }
     let caller_first = draft.greeting == Greeting::CallerFirst;
     if let Some(text) = own_text {
