@@ -2,6 +2,7 @@
 //!
 //! Lives here: [`Asking`], requests with JSON. Tests by resource stand in the modules below.
 
+mod calls;
 mod log;
 mod personas;
 mod recordings;

@@ -3,10 +3,13 @@
 mod api;
 mod bench;
 mod cli;
+#[cfg(debug_assertions)]
+mod device;
 mod duplex;
 mod fetch;
 mod http;
 mod hub;
+mod killed;
 mod load;
 mod program;
 mod stopping;
