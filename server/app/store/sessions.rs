@@ -30,7 +30,7 @@ pub struct SessionQuestion {
     pub from_ms: Option<i64>,
     /// Begun before, Unix milliseconds.
     pub to_ms: Option<i64>,
-    /// The agent said this, without regard to case.
+    /// The agent said all these words, or words that begin so, without regard to case and accents.
     pub query: Option<String>,
     /// From the page before.
     pub cursor: Option<i64>,
@@ -105,12 +105,18 @@ macro_rules! select_session {
     };
 }
 
-/// What a session's page shows beside its summary.
-#[derive(Debug, FromRow)]
-struct RestRow {
-    role_text: String,
-    levels_caller: Vec<u8>,
-    levels_agent: Vec<u8>,
+/// `text` as a question to the index of words: all of them, in any order, each perhaps only a beginning.
+fn words_pattern(text: &str) -> String {
+    let words = text.split(|c: char| !c.is_alphanumeric());
+    let quoted: Vec<_> = words
+        .filter(|word| !word.is_empty())
+        .map(|word| format!("\"{word}\"*"))
+        .collect();
+    match quoted.is_empty() {
+        // Signs alone are no words, and nothing is found.
+        true => "\"\"".to_owned(),
+        false => quoted.join(" "),
+    }
 }
 
 impl Store {
@@ -123,7 +129,7 @@ impl Store {
         question: &SessionQuestion,
     ) -> Result<(Vec<SessionSummary>, Option<String>), StoreError> {
         let rows: Vec<Row> = sqlx::query_as(select_session!(
-            "where (?1 is null or s.id < ?1) \
+            "where s.id < coalesce(?1, 9223372036854775807) \
              and (?2 is null or s.caller like ?2 escape '\\') \
              and (?3 is null or s.persona_id = ?3) \
              and (?4 is null or s.voice = ?4 collate nocase) \
@@ -131,9 +137,10 @@ impl Store {
              and (?6 is null or (s.ended_at_ms is null) = ?6) \
              and (?7 is null or s.began_at_ms >= ?7) \
              and (?8 is null or s.began_at_ms < ?8) \
-             and (?9 is null or exists (select 1 from transcript t where t.session_id = s.id \
-                  and (select group_concat(json_extract(value, '$[1]'), '') from json_each(t.pieces)) \
-                  like ?9 escape '\\')) \
+             and (?9 is null or s.id in (select rowid from spoken where spoken match ?9) \
+                  or (s.ended_at_ms is null and exists (select 1 from transcript t where t.session_id = s.id \
+                      and (select group_concat(json_extract(value, '$[1]'), '') from json_each(t.pieces)) \
+                      like ?11 escape '\\'))) \
              order by s.id desc limit ?10"
         ))
         .bind(question.cursor)
@@ -144,8 +151,9 @@ impl Store {
         .bind(question.running)
         .bind(question.from_ms)
         .bind(question.to_ms)
-        .bind(question.query.as_deref().map(contains_pattern))
+        .bind(question.query.as_deref().map(words_pattern))
         .bind(question.limit + 1)
+        .bind(question.query.as_deref().map(contains_pattern))
         .fetch_all(&self.pool)
         .await?;
         let (rows, next) = paged(rows, question.limit, |row| row.id);
@@ -173,14 +181,20 @@ impl Store {
         &self,
         id: i64,
     ) -> Result<(String, Vec<u8>, Vec<u8>), StoreError> {
-        let row: Option<RestRow> = sqlx::query_as(
-            "select role_text, levels_caller, levels_agent from session where id = ?",
+        let role_text: Option<String> =
+            sqlx::query_scalar("select role_text from session where id = ?")
+                .bind(id)
+                .fetch_optional(&self.pool)
+                .await?;
+        let role_text = role_text.ok_or_else(|| StoreError::missing("session", id))?;
+        let levels: Vec<(Vec<u8>, Vec<u8>)> = sqlx::query_as(
+            "select caller, agent from session_level where session_id = ? order by frame",
         )
         .bind(id)
-        .fetch_optional(&self.pool)
+        .fetch_all(&self.pool)
         .await?;
-        let row = row.ok_or_else(|| StoreError::missing("session", id))?;
-        Ok((row.role_text, row.levels_caller, row.levels_agent))
+        let (caller, agent): (Vec<_>, Vec<_>) = levels.into_iter().unzip();
+        Ok((role_text, caller.concat(), agent.concat()))
     }
 
     /// What happened in a session, in order.

@@ -221,3 +221,35 @@ async fn a_session_goes_with_its_rows_and_only_when_it_is_over() {
         "its number is never given again"
     );
 }
+
+#[tokio::test]
+async fn words_are_found_in_sessions_that_run_are_over_or_were_cut_off_and_go_with_them() {
+    let store = with_sessions(3).await;
+    end(&store, 1).await;
+    let found = async |words: &str| {
+        let question = SessionQuestion {
+            query: Some(words.to_owned()),
+            limit: 50,
+            ..SessionQuestion::default()
+        };
+        let (found, _) = store.sessions(&question).await.unwrap();
+        found.iter().map(|session| session.id).collect::<Vec<_>>()
+    };
+    assert_eq!(found("hello").await, [3, 2, 1]);
+    assert_eq!(found("caller_1").await, [1]);
+    store.close_lost_sessions().await.unwrap();
+    let cases: [(&str, &[i64]); 7] = [
+        ("hello", &[3, 2, 1]),
+        ("HELL", &[3, 2, 1]),
+        ("ello", &[]),
+        ("caller_2 hello", &[2]),
+        ("caller_2 goodbye", &[]),
+        ("\" OR hello --", &[]),
+        ("?!", &[]),
+    ];
+    for (words, expected) in cases {
+        assert_eq!(found(words).await, expected, "{words:?}");
+    }
+    store.delete_session(2).await.unwrap();
+    assert_eq!(found("hello").await, [3, 1]);
+}

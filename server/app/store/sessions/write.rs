@@ -110,13 +110,37 @@ impl Store {
     /// # Errors
     /// [`StoreError`] of the database.
     pub async fn close_lost_sessions(&self) -> Result<Vec<LostSession>, StoreError> {
-        Ok(sqlx::query_as(
+        let mut all = self.pool.begin().await?;
+        let lost: Vec<LostSession> = sqlx::query_as(
             "update session set ended_at_ms = seen_at_ms, end_reason = 'cut_off' \
              where ended_at_ms is null returning id",
         )
-        .fetch_all(&self.pool)
-        .await?)
+        .fetch_all(&mut *all)
+        .await?;
+        for session in &lost {
+            index_words(&mut all, session.id).await?;
+        }
+        all.commit().await?;
+        Ok(lost)
     }
+}
+
+/// Takes what the agent said in a session that is over into the index of words.
+async fn index_words(
+    all: &mut Transaction<'static, Sqlite>,
+    session: i64,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "insert or replace into spoken (rowid, text) \
+         select ?1, group_concat(piece, '') from \
+         (select json_extract(piece.value, '$[1]') as piece \
+          from transcript t, json_each(t.pieces) piece \
+          where t.session_id = ?1 order by t.frame, piece.key) having count(*) > 0",
+    )
+    .bind(session)
+    .execute(&mut **all)
+    .await?;
+    Ok(())
 }
 
 impl LogCommit {
@@ -155,16 +179,12 @@ impl LogCommit {
     pub(crate) async fn progress(&mut self, row: &ProgressRow) -> Result<(), StoreError> {
         sqlx::query(
             "update session set seen_at_ms = ?2, live_at_ms = coalesce(live_at_ms, ?3), \
-             levels_caller = cast(levels_caller || ?4 as blob), \
-             levels_agent = cast(levels_agent || ?5 as blob), words = words + ?6, frames = ?7, \
-             deficit = ?8, drops = ?9, late_ticks = ?10, missing = ?11, resumed = ?12, \
-             tick_mean_us = ?13 where id = ?1",
+             words = words + ?4, frames = ?5, deficit = ?6, drops = ?7, late_ticks = ?8, missing = ?9, \
+             resumed = ?10, tick_mean_us = ?11 where id = ?1",
         )
         .bind(row.session)
         .bind(row.at_ms)
         .bind(row.live_at_ms)
-        .bind(&row.levels_caller[..])
-        .bind(&row.levels_agent[..])
         .bind(row.words)
         .bind(row.counts.frames)
         .bind(row.counts.deficit)
@@ -175,6 +195,18 @@ impl LogCommit {
         .bind(row.counts.tick_mean_us)
         .execute(&mut *self.all)
         .await?;
+        if !row.levels_caller.is_empty() || !row.levels_agent.is_empty() {
+            sqlx::query(
+                "insert into session_level (session_id, frame, caller, agent) values (?1, \
+                 coalesce((select frame + length(agent) from session_level where session_id = ?1 \
+                           order by frame desc limit 1), 0), ?2, ?3)",
+            )
+            .bind(row.session)
+            .bind(&row.levels_caller[..])
+            .bind(&row.levels_agent[..])
+            .execute(&mut *self.all)
+            .await?;
+        }
         if let Some((frame, _)) = row.pieces.first() {
             let json = serde_json::to_string(&row.pieces).unwrap_or_default();
             sqlx::query(
@@ -198,7 +230,7 @@ impl LogCommit {
         .bind(row.reason)
         .execute(&mut *self.all)
         .await?;
-        Ok(())
+        index_words(&mut self.all, row.session).await
     }
 
     pub(crate) async fn done(self) -> Result<(), StoreError> {
