@@ -8,6 +8,7 @@ use std::fmt::{Display, Write};
 use std::io::{IsTerminal, stderr};
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use wire::notice::EndReason;
@@ -31,8 +32,11 @@ pub const LOG_VARIABLE: &str = "VIVAVOCE_LOG";
 /// Starts the log on standard error: JSON lines, or plain ones with colours only on a terminal. A second call changes
 /// nothing.
 pub fn start_log(json: bool) {
-    let filter =
-        EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(LOG_DEFAULT));
+    let asked = std::env::var(LOG_VARIABLE).unwrap_or_default();
+    let (filter, complaint) = match filter(&asked) {
+        Ok(filter) => (filter, None),
+        Err(complaint) => (EnvFilter::new(LOG_DEFAULT), Some(complaint)),
+    };
     let log = tracing_subscriber::fmt::layer()
         // It would print to standard error that standard error cannot be written, and panic because it cannot.
         .log_internal_errors(false)
@@ -46,6 +50,33 @@ pub fn start_log(json: bool) {
     };
     // In tests many servers share a process and the first one has started it.
     drop(started);
+    if let Some(complaint) = complaint {
+        tracing::warn!("{LOG_VARIABLE} is {asked:?}: {complaint}; logging as with {LOG_DEFAULT}");
+    }
+}
+
+/// What `asked` lets through; nothing asked is the default.
+///
+/// # Errors
+/// What is taken instead.
+fn filter(asked: &str) -> Result<EnvFilter, String> {
+    let directives = asked.split(',').map(str::trim);
+    let directives: Vec<&str> = directives.filter(|text| !text.is_empty()).collect();
+    if directives.is_empty() {
+        return Ok(EnvFilter::new(LOG_DEFAULT));
+    }
+    // A lone word that is no level would be taken for the name of a module, and all others would fall silent.
+    let is_level = |word: &str| word.parse::<LevelFilter>().is_ok();
+    let is_odd = |word: &&&str| match word.contains(['=', '[']) {
+        true => word.contains(char::is_whitespace) && !word.contains('['),
+        false => !is_level(word),
+    };
+    if let Some(word) = directives.iter().find(is_odd) {
+        return Err(format!(
+            "{word:?} is no level; there are error, warn, info, debug, trace and off, and MODULE=LEVEL, joined by commas"
+        ));
+    }
+    EnvFilter::try_new(directives.join(",")).map_err(|error| error.to_string())
 }
 
 /// All metrics as Prometheus text. `board` is missing while the model loads.
@@ -350,5 +381,29 @@ impl Text {
 
     fn labelled(&mut self, name: &str, label: &str, of: &str, value: impl Display) {
         let _ = writeln!(self.0, "{name}{{{label}=\"{of}\"}} {value}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::filter;
+
+    #[test]
+    fn a_log_filter_that_means_nothing_is_refused() {
+        for good in [
+            "",
+            " ,",
+            "info",
+            "WARN",
+            "off",
+            "vivavoce=debug",
+            "info, sqlx=warn",
+            "warn,vivavoce::sessions[call]=trace",
+        ] {
+            assert!(filter(good).is_ok(), "{good}");
+        }
+        for bad in ["loud", "info,loud", "vivavoce=loud", "info vivavoce=debug", "=,="] {
+            assert!(filter(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -427,3 +427,56 @@ fn secrets_print_as_stars() {
     assert!(text.stdout.contains("********"), "{text:?}");
     assert!(!format!("{text:?}").contains("topsecret"));
 }
+
+#[test]
+fn a_home_that_is_not_there_is_no_matter_once_a_data_folder_is_named() {
+    let home = Home::new();
+    let start = |variables: &[(&str, &str)], args: &[&str]| -> crate::program::Finished {
+        let mut command = home.command(args);
+        command.env_remove("HOME").env_remove("XDG_DATA_HOME");
+        let output = command.envs(variables.iter().copied()).output();
+        output.expect("the program starts").into()
+    };
+    let doctor = [&["doctor"][..], &ANY_PORT, &["--device", "cpu"]].concat();
+    let nowhere = start(&[], &["serve", "--listen", "127.0.0.1:0"]);
+    assert_eq!(nowhere.code, Some(2), "{nowhere:?}");
+    assert!(
+        nowhere.complaint().contains("--data-dir DIR"),
+        "{nowhere:?}"
+    );
+    let named = start(&[("VIVAVOCE_DATA_DIR", "data")], &doctor);
+    assert_eq!(named.code, Some(0), "{named:?}");
+    let named = start(&[], &[&doctor[..], &["--data-dir", "data"]].concat());
+    assert_eq!(named.code, Some(0), "{named:?}");
+}
+
+#[test]
+fn a_data_folder_that_cannot_be_written_is_refused_at_once_with_a_cure() {
+    let home = Home::new();
+    std::fs::write(home.path().join("file"), "").expect("writable");
+    for command in ["serve", "password"] {
+        let refused = home.run(&[command, "--data-dir", "file/sub"]);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert_eq!(refused.stderr.lines().count(), 1, "{refused:?}");
+        let complaint = refused.complaint();
+        assert!(
+            complaint.contains("file/sub") && complaint.contains("--data-dir DIR"),
+            "{complaint}"
+        );
+    }
+}
+
+#[test]
+fn a_log_filter_that_cannot_be_used_is_said_once_and_the_log_goes_on() {
+    let home = Home::new();
+    // The first reason to end comes after the log has begun.
+    let args = ["serve", "--data-dir", "file/sub"];
+    std::fs::write(home.path().join("file"), "").expect("writable");
+    let started = home.run_with(&[("VIVAVOCE_LOG", "loud")], &args);
+    let warnings = started.stderr.lines().filter(|line| line.contains("WARN"));
+    let warnings: Vec<_> = warnings.collect();
+    assert_eq!(warnings.len(), 1, "{started:?}");
+    assert!(warnings[0].contains("VIVAVOCE_LOG") && warnings[0].contains("debug"));
+    let started = home.run_with(&[("VIVAVOCE_LOG", "debug,hyper=off")], &args);
+    assert!(!started.stderr.contains("WARN"), "{started:?}");
+}

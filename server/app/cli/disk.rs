@@ -67,6 +67,22 @@ pub fn check_writable(dir: &Path) -> std::io::Result<()> {
     std::fs::remove_file(&probe)
 }
 
+/// What to do about a data folder that cannot be written.
+pub const DATA_DIR_CURE: &str =
+    "give this user the right to write there, or another folder with --data-dir DIR";
+
+/// Makes the data folder where it is not there yet.
+///
+/// # Errors
+/// It cannot be made or written; one line with the cure.
+pub fn make_data_dir(dir: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(dir)
+        .and_then(|()| check_writable(dir))
+        .map_err(|error| {
+            anyhow::anyhow!("the data folder {}: {error}; {DATA_DIR_CURE}", dir.display())
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,6 +8,8 @@ pub mod disk;
 pub mod doctor;
 pub mod engine;
 mod facts;
+#[cfg(debug_assertions)]
+mod fault;
 pub mod fetch;
 pub mod load;
 pub mod model_files;

@@ -5,6 +5,7 @@ use std::io::{BufRead, IsTerminal};
 use anyhow::{Context, bail};
 use clap::Args;
 
+use super::disk::make_data_dir;
 use super::{Outcome, note, tell};
 use crate::config::Config;
 use crate::store::Store;
@@ -28,6 +29,7 @@ pub struct PasswordArgs {}
 /// # Errors
 /// One line: the database cannot be opened, or the password is too short.
 pub fn run(_args: PasswordArgs, config: Config) -> anyhow::Result<Outcome> {
+    make_data_dir(&config.data_dir)?;
     let input = std::io::stdin();
     if input.is_terminal() {
         note("the new password (it is shown as you type):");
@@ -38,8 +40,6 @@ pub fn run(_args: PasswordArgs, config: Config) -> anyhow::Result<Outcome> {
     if password.is_empty() {
         bail!("no password was given; nothing is changed");
     }
-    std::fs::create_dir_all(&config.data_dir)
-        .with_context(|| format!("cannot make the data folder {}", config.data_dir.display()))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -19,6 +19,7 @@ use slots::units::SlotId;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
+use super::disk::make_data_dir;
 use super::doctor::checks::bind_cure;
 use super::engine::{
     WithBackend, call_maker, engine_options, gpu_hint, open_checkpoint, slots, with_backend,
@@ -95,11 +96,12 @@ pub fn run(_args: ServeArgs, config: Config) -> anyhow::Result<Outcome> {
     outcome
 }
 
-/// What can be known at once is checked first: the device, the model's files, whether its slots fit. Then the port opens,
+/// What can be known at once is checked first: the data folder, the device, the model's files, whether its slots fit. Then the port opens,
 /// before the weights are read, so that whoever asks meanwhile hears that the model is being loaded.
 async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
     let mut signals = Signals::new()?;
     let began = Instant::now();
+    make_data_dir(&config.data_dir)?;
     let opening = Arc::clone(&config);
     let found = tokio::select! {
         found = tokio::task::spawn_blocking(move || Found::look(&opening)) => found??,
@@ -120,8 +122,6 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
         recordings: Some(config.data_dir.join("recordings")),
         ..WebSettings::default()
     };
-    std::fs::create_dir_all(&config.data_dir)
-        .with_context(|| format!("cannot make the data folder {}", config.data_dir.display()))?;
     let store = Store::open(&config.database()).await?;
     store.install_presets(&presets(&config)).await?;
     let new_password = first_password(&config, &store).await?;
@@ -225,10 +225,11 @@ async fn load_and_tick(
         tracing::warn!("{broken}");
     }
     if checkpoint.voices().is_empty() {
-        tracing::warn!(
-            "0 voices found in {}: callers get no voice prompt",
-            checkpoint.voices().source()
-        );
+        let source = match checkpoint.voices().source() {
+            "" => config.model.to_string(),
+            source => source.to_owned(),
+        };
+        tracing::warn!("0 voices found in {source}: callers get no voice prompt");
     }
     if let Some(hint) = gpu_hint(config) {
         tracing::info!("{hint}");
@@ -304,6 +305,8 @@ impl WithBackend for Start {
             read_presets(&mut model, &maker)?;
             Ok(model)
         };
+        #[cfg(debug_assertions)]
+        let load = move || Ok(super::fault::Faulty::planned(load()?));
         stepper::spawn(load, options)
     }
 }

@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use engine::device::{self, Resolved, Target};
 use serde::Serialize;
 
-use crate::cli::disk::{bytes_text, check_writable, free_bytes};
+use crate::cli::disk::{DATA_DIR_CURE, bytes_text, check_writable, free_bytes};
 use crate::cli::engine::{device_choice, open_checkpoint, slots};
 use crate::cli::model_files::{ModelFiles, PUBLISHED_BYTES};
 use crate::cli::with_causes;
@@ -214,7 +214,7 @@ fn data_dir(config: &Config) -> Option<Check> {
         return Some(Check::fail(
             NAME,
             format!("{}: {err}", dir.display()),
-            "give this user the right to write there, or another folder with --data-dir DIR",
+            DATA_DIR_CURE,
         ));
     }
     let state = if dir.is_dir() {
