@@ -162,6 +162,7 @@ impl Writing<'_> {
     }
 
     fn check_peer(&self) -> Result<(), Over> {
+        self.link.look();
         let patience_ms = self.limits.peer_gone_after.as_millis() as u64;
         let gone = |text: String| Err(Over::Ended(EndReason::PeerGone, text));
         if self.link.quiet_ms() >= patience_ms {

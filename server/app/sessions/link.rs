@@ -1,15 +1,23 @@
 //! What the two halves of one connection share, and how a connection can end.
 //!
+//! Lives here: [`Link`], with the peer's signs of life; time in which this process stood still is not held against it.
 //! May not live here: bytes of any kind.
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use wire::notice::EndReason;
 
 /// Words that may wait for the writing half.
 const WORDS_MAX: usize = 8;
+/// Time between two looks at the clock.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A look that comes this much after the last one shows that the process was stopped, or its machine: five looks were
+/// missed. What the peer said meanwhile is not read yet.
+const STOOD_STILL_MS: u64 = 5_000;
 
 /// Flags between the reading and the writing half of one connection. Both run in one task.
 #[derive(Debug)]
@@ -20,6 +28,8 @@ pub(super) struct Link {
     last_life_ms: AtomicU64,
     /// When the oldest unanswered WebSocket ping went out, plus one; 0 for none.
     asked_ms: AtomicU64,
+    /// When the clock was last looked at.
+    looked_ms: AtomicU64,
     words: mpsc::Sender<Word>,
 }
 
@@ -56,6 +66,7 @@ impl Link {
             live: AtomicBool::new(live),
             last_life_ms: AtomicU64::new(0),
             asked_ms: AtomicU64::new(0),
+            looked_ms: AtomicU64::new(0),
             words,
         };
         (link, heard)
@@ -91,6 +102,30 @@ impl Link {
             .compare_exchange(0, self.now_ms() + 1, Relaxed, Relaxed);
     }
 
+    /// Looks at the clock for as long as it is awaited, beside both halves and whatever they wait for.
+    pub(super) async fn watch_the_clock(&self) -> Infallible {
+        let mut looks = interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            self.look();
+        }
+    }
+
+    /// Looks at the clock. After a pause of this process the peer gets all its time once more.
+    pub(super) fn look(&self) {
+        let now_ms = self.now_ms();
+        let still_ms = now_ms.saturating_sub(self.looked_ms.swap(now_ms, Relaxed));
+        if still_ms < STOOD_STILL_MS {
+            return;
+        }
+        tracing::debug!(still_ms, "this process stood still");
+        self.last_life_ms.store(now_ms, Relaxed);
+        if self.asked_ms.load(Relaxed) != 0 {
+            self.asked_ms.store(now_ms + 1, Relaxed);
+        }
+    }
+
     /// Milliseconds since anything came from the peer.
     pub(super) fn quiet_ms(&self) -> u64 {
         self.now_ms()
@@ -118,22 +153,54 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+
+    /// A little real time passes beside that of the tests.
+    fn about(ms: u64) -> std::ops::Range<u64> {
+        ms..ms + 4_000
+    }
+
+    /// Moving the beginning back lets time pass.
+    fn pass(link: &mut Link, seconds: u64) {
+        link.began -= Duration::from_secs(seconds);
+    }
 
     #[test]
     fn silence_and_unanswered_pings_age_separately() {
         let (mut link, _words) = Link::new(false, false);
-        // Moving the beginning back lets time pass; a little real time passes on top.
-        let about = |ms: u64| ms..ms + 5_000;
         link.note_ping();
-        link.began -= Duration::from_secs(100);
+        pass(&mut link, 100);
         link.note_ping();
         link.note_life();
-        link.began -= Duration::from_secs(50);
+        pass(&mut link, 50);
         assert!(about(50_000).contains(&link.quiet_ms()));
         assert!(about(150_000).contains(&link.unanswered_ms()));
         link.note_pong();
         assert!(about(50_000).contains(&link.quiet_ms()));
         assert_eq!(link.unanswered_ms(), 0);
+    }
+
+    #[test]
+    fn a_pause_of_this_process_is_not_held_against_the_peer() {
+        let (mut link, _words) = Link::new(true, false);
+        link.note_ping();
+        for _ in 0..15 {
+            pass(&mut link, 1);
+            link.look();
+        }
+        assert!(about(15_000).contains(&link.quiet_ms()), "looks in time");
+        assert!(about(15_000).contains(&link.unanswered_ms()));
+        pass(&mut link, 60);
+        link.look();
+        assert!(about(0).contains(&link.quiet_ms()), "a missing minute");
+        assert!(about(0).contains(&link.unanswered_ms()));
+        for _ in 0..9 {
+            pass(&mut link, 1);
+            link.look();
+        }
+        assert!(about(9_000).contains(&link.quiet_ms()), "and on from there");
+        link.note_pong();
+        pass(&mut link, 60);
+        link.look();
+        assert_eq!(link.unanswered_ms(), 0, "nothing was asked");
     }
 }

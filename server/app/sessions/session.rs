@@ -94,6 +94,7 @@ impl Session<'_> {
                 biased;
                 over = writing.run() => Left::Over(over),
                 over = reading.run() => Left::Over(over),
+                never = link.watch_the_clock() => match never {},
                 () = self.notes.call().hung_up() => Left::Over(Over::Ended(
                     EndReason::ClosedByOperator,
                     "an operator ended this call".to_owned(),
