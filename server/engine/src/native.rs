@@ -62,10 +62,10 @@ impl Native {
         }
     }
 
-    fn matrix(dtype: Dtype, rows: usize, cols: usize, data: &Data<'_>) -> Matrix {
+    fn matrix(&self, dtype: Dtype, rows: usize, cols: usize, data: &Data<'_>) -> Matrix {
         match data {
-            Data::F32(data) => Matrix::from_f32(dtype, rows, cols, data),
-            Data::Bf16(bits) => Matrix::from_bf16_bits(dtype, rows, cols, bits),
+            Data::F32(data) => Matrix::from_f32_on(&self.pool, dtype, rows, cols, data),
+            Data::Bf16(bits) => Matrix::from_bf16_bits_on(&self.pool, dtype, rows, cols, bits),
         }
     }
 
@@ -119,7 +119,7 @@ impl Backend for Native {
     }
 
     fn weight(&mut self, rows: usize, cols: usize, data: Data<'_>) -> Result<Matrix, EngineError> {
-        Ok(Self::matrix(self.dtype, rows, cols, &data))
+        Ok(self.matrix(self.dtype, rows, cols, &data))
     }
 
     fn weight_f32(
@@ -128,7 +128,7 @@ impl Backend for Native {
         cols: usize,
         data: Data<'_>,
     ) -> Result<Matrix, EngineError> {
-        Ok(Self::matrix(Dtype::F32, rows, cols, &data))
+        Ok(self.matrix(Dtype::F32, rows, cols, &data))
     }
 
     fn vector(&mut self, data: &[f32]) -> Result<Vec<f32>, EngineError> {

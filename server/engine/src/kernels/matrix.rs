@@ -7,8 +7,12 @@
 //! - bf16: per pair of columns 16 words, the first column in the lower half, which one shift or mask widens;
 //! - 8-bit: per block of 32 columns 8 groups of 16 times 4 bytes, and apart from them 16 scales as bf16.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use super::buffer::Buffer;
-use super::lanes::LANES;
+use super::lanes::{LANES, Level};
+use super::pack::PanelRows;
+use super::pool::Pool;
 
 /// Columns that share a scale in [`Dtype::Q8_0`].
 pub(super) const BLOCK: usize = 32;
@@ -55,9 +59,23 @@ impl Matrix {
     /// # Panics
     /// When `data` has not `rows * cols` elements.
     pub fn from_f32(dtype: Dtype, rows: usize, cols: usize, data: &[f32]) -> Matrix {
+        Matrix::from_f32_on(&Pool::new(1), dtype, rows, cols, data)
+    }
+
+    /// [`Matrix::from_f32`], shared out among the threads of `pool`.
+    ///
+    /// # Panics
+    /// As for that.
+    pub fn from_f32_on(
+        pool: &Pool,
+        dtype: Dtype,
+        rows: usize,
+        cols: usize,
+        data: &[f32],
+    ) -> Matrix {
         let size = "a matrix needs rows * cols elements";
         assert_eq!(data.len(), rows * cols, "{size}");
-        Matrix::pack(dtype, rows, cols, |row, out| {
+        Matrix::pack(pool, dtype, rows, cols, &|row, out| {
             out.copy_from_slice(&data[row * cols..][..cols]);
         })
     }
@@ -67,9 +85,23 @@ impl Matrix {
     /// # Panics
     /// When `bits` has not `rows * cols` elements.
     pub fn from_bf16_bits(dtype: Dtype, rows: usize, cols: usize, bits: &[u16]) -> Matrix {
+        Matrix::from_bf16_bits_on(&Pool::new(1), dtype, rows, cols, bits)
+    }
+
+    /// [`Matrix::from_bf16_bits`], shared out among the threads of `pool`.
+    ///
+    /// # Panics
+    /// As for that.
+    pub fn from_bf16_bits_on(
+        pool: &Pool,
+        dtype: Dtype,
+        rows: usize,
+        cols: usize,
+        bits: &[u16],
+    ) -> Matrix {
         let size = "a matrix needs rows * cols elements";
         assert_eq!(bits.len(), rows * cols, "{size}");
-        Matrix::pack(dtype, rows, cols, |row, out| {
+        Matrix::pack(pool, dtype, rows, cols, &|row, out| {
             for (out, bits) in out.iter_mut().zip(&bits[row * cols..][..cols]) {
                 *out = f32::from_bits(u32::from(*bits) << 16);
             }
@@ -106,29 +138,37 @@ impl Matrix {
     }
 
     /// `fetch(row, out)` writes one row.
-    fn pack(dtype: Dtype, rows: usize, cols: usize, fetch: impl Fn(usize, &mut [f32])) -> Matrix {
+    fn pack(
+        pool: &Pool,
+        dtype: Dtype,
+        rows: usize,
+        cols: usize,
+        fetch: &(dyn Fn(usize, &mut [f32]) + Sync),
+    ) -> Matrix {
         let panels = rows.div_ceil(LANES);
-        let bytes = panel_bytes(dtype, cols);
-        let scale_bytes = match dtype {
-            Dtype::Q8_0 => cols.div_ceil(BLOCK) * LANES * 2,
-            Dtype::F32 | Dtype::Bf16 => 0,
-        };
-        let mut data = Buffer::zeroed(panels * bytes);
-        let mut scales = Buffer::zeroed(panels * scale_bytes);
-        let mut row_values = vec![0.0f32; cols];
-        for row in 0..rows {
-            fetch(row, &mut row_values);
-            let (panel, lane) = (row / LANES, row % LANES);
-            let out = &mut data.bytes_mut()[panel * bytes..][..bytes];
-            match dtype {
-                Dtype::F32 => pack_f32(&row_values, lane, out),
-                Dtype::Bf16 => pack_bf16(&row_values, lane, out),
-                Dtype::Q8_0 => {
-                    let scales = &mut scales.bytes_mut()[panel * scale_bytes..][..scale_bytes];
-                    pack_q8(&row_values, lane, out, scales);
-                }
-            }
+        let mut data = Buffer::zeroed(panels * panel_bytes(dtype, cols));
+        let mut scales = Buffer::zeroed(panels * scale_bytes(dtype, cols));
+        let mut rest = (data.bytes_mut(), scales.bytes_mut());
+        let mut parts = Vec::with_capacity(panels);
+        for _ in 0..panels {
+            let (part, data) = rest.0.split_at_mut(panel_bytes(dtype, cols));
+            let (part_scales, scales) = rest.1.split_at_mut(scale_bytes(dtype, cols));
+            parts.push(Mutex::new((part, part_scales)));
+            rest = (data, scales);
         }
+        let level = Level::best();
+        pool.run(panels, &|panel| {
+            let mut part = lock(&parts[panel]);
+            let (data, scales) = &mut *part;
+            let own = panel * LANES..rows.min((panel + 1) * LANES);
+            let panel = PanelRows::fetch(own, cols, fetch);
+            match dtype {
+                Dtype::F32 => panel.pack_f32(data),
+                Dtype::Bf16 => panel.pack_bf16(data),
+                Dtype::Q8_0 => panel.pack_q8(level, data, scales),
+            }
+        });
+        drop(parts);
         Matrix {
             dtype,
             rows,
@@ -139,6 +179,11 @@ impl Matrix {
     }
 }
 
+/// Each part is taken once, so a panic elsewhere leaves nothing half done in it.
+fn lock<T>(part: &Mutex<T>) -> MutexGuard<'_, T> {
+    part.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn panel_bytes(dtype: Dtype, cols: usize) -> usize {
     match dtype {
         Dtype::F32 => cols * LANES * 4,
@@ -147,47 +192,9 @@ fn panel_bytes(dtype: Dtype, cols: usize) -> usize {
     }
 }
 
-fn pack_f32(row: &[f32], lane: usize, panel: &mut [u8]) {
-    for (value, column) in row.iter().zip(panel.chunks_exact_mut(4 * LANES)) {
-        column[4 * lane..][..4].copy_from_slice(&value.to_ne_bytes());
+fn scale_bytes(dtype: Dtype, cols: usize) -> usize {
+    match dtype {
+        Dtype::Q8_0 => cols.div_ceil(BLOCK) * LANES * 2,
+        Dtype::F32 | Dtype::Bf16 => 0,
     }
-}
-
-fn pack_bf16(row: &[f32], lane: usize, panel: &mut [u8]) {
-    for (pair, columns) in row.chunks(2).zip(panel.chunks_exact_mut(4 * LANES)) {
-        let bits = |value: f32| u32::from(half::bf16::from_f32(value).to_bits());
-        let word = bits(pair[0]) | bits(pair.get(1).copied().unwrap_or(0.0)) << 16;
-        columns[4 * lane..][..4].copy_from_slice(&word.to_ne_bytes());
-    }
-}
-
-fn pack_q8(row: &[f32], lane: usize, panel: &mut [u8], scales: &mut [u8]) {
-    let blocks = panel.chunks_exact_mut(BLOCK * LANES);
-    let scales = scales.chunks_exact_mut(2 * LANES);
-    for ((values, bytes), scales) in row.chunks(BLOCK).zip(blocks).zip(scales) {
-        let (scale, bits) = q8_scale(values);
-        scales[2 * lane..][..2].copy_from_slice(&bits.to_ne_bytes());
-        for (column, value) in values.iter().enumerate() {
-            let quantised = if scale > 0.0 {
-                (value / scale).round_ties_even().clamp(-127.0, 127.0) as i8
-            } else {
-                0
-            };
-            let at = (column / GROUP * LANES + lane) * GROUP + column % GROUP;
-            bytes[at] = quantised as u8;
-        }
-    }
-}
-
-/// The smallest bf16 by which all values divide to at most 127, and its bits.
-fn q8_scale(values: &[f32]) -> (f32, u16) {
-    let largest = values
-        .iter()
-        .fold(0.0f32, |largest, v| largest.max(v.abs()));
-    let exact = largest / 127.0;
-    let mut bits = (exact.to_bits() >> 16) as u16;
-    if f32::from_bits(u32::from(bits) << 16) < exact {
-        bits += 1;
-    }
-    (f32::from_bits(u32::from(bits) << 16), bits)
 }

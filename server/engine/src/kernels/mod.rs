@@ -20,6 +20,7 @@ mod matmul;
 mod matmul_tests;
 mod matrix;
 mod norm;
+mod pack;
 mod pool;
 mod quantize;
 mod ring;

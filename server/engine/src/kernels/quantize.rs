@@ -97,14 +97,14 @@ unsafe fn quantize_lanes<L: Lanes>(
 /// # Safety
 /// As for [`Lanes`].
 #[inline(always)]
-unsafe fn limited<L: Lanes>(values: L::F) -> L::F {
+pub(super) unsafe fn limited<L: Lanes>(values: L::F) -> L::F {
     // SAFETY: the caller's promise.
     unsafe { L::max(L::min(L::round(values), L::splat(127.0)), L::splat(-127.0)) }
 }
 
 /// The largest number.
 #[inline(always)]
-fn largest(numbers: [f32; LANES]) -> f32 {
+pub(super) fn largest(numbers: [f32; LANES]) -> f32 {
     let larger = |a: f32, b: f32| if b > a { b } else { a };
     let eight: [f32; 8] = std::array::from_fn(|i| larger(numbers[i], numbers[i + 8]));
     let four: [f32; 4] = std::array::from_fn(|i| larger(eight[i], eight[i + 4]));
