@@ -1,8 +1,17 @@
-//! The browser's side: the talk page and the operator's pages.
-use leptos::prelude::*;
-use leptos_router::components::Router;
+//! The page's program. On the host there is nothing to run.
 
+#[cfg(target_arch = "wasm32")]
+mod io;
+#[cfg(target_arch = "wasm32")]
+mod pages;
+#[cfg(target_arch = "wasm32")]
+mod view;
+
+#[cfg(target_arch = "wasm32")]
 fn main() {
     console_error_panic_hook::set_once();
-    mount_to_body(|| view! { <Router><main>"vivavoce"</main></Router> });
+    leptos::mount::mount_to_body(pages::App);
 }
+
+#[cfg(not(target_arch = "wasm32"))]
+fn main() {}

@@ -38,7 +38,11 @@ async fn checked(response: Result<Response, gloo_net::Error>) -> Answer<Response
         return Ok(response);
     }
     let status = response.status();
-    let told = response.json::<ErrorBody>().await.ok().map(|body| body.error);
+    let told = response
+        .json::<ErrorBody>()
+        .await
+        .ok()
+        .map(|body| body.error);
     Err(match told {
         Some(error) => Problem {
             status,
@@ -70,12 +74,16 @@ pub async fn get<T: DeserializeOwned>(path: &str) -> Answer<T> {
 }
 
 pub async fn delete(path: &str) -> Answer<()> {
-    checked(request(Method::DELETE, path).send().await).await.map(drop)
+    checked(request(Method::DELETE, path).send().await)
+        .await
+        .map(drop)
 }
 
 /// A POST without a body whose answer is of no interest.
 pub async fn post_empty(path: &str) -> Answer<()> {
-    checked(request(Method::POST, path).send().await).await.map(drop)
+    checked(request(Method::POST, path).send().await)
+        .await
+        .map(drop)
 }
 
 /// A body and, for a change, the version it is made to.

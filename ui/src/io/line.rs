@@ -274,7 +274,9 @@ impl Inner {
             Ok(Downlink::Audio(ogg)) => this.agent(ogg),
             Ok(Downlink::Text(text)) => {
                 let at_ms = this.since_live_ms();
-                this.shown.transcript.update(|transcript| transcript.say(at_ms, text));
+                this.shown
+                    .transcript
+                    .update(|transcript| transcript.say(at_ms, text));
             }
             Ok(Downlink::Metadata(json)) => match serde_json::from_str(json) {
                 Ok(Notice::Phase { wait_us }) => this.phase(wait_us),
@@ -293,7 +295,10 @@ impl Inner {
     }
 
     fn since_live_ms(&self) -> f64 {
-        self.state.borrow().live_at_ms.map_or(0.0, |at| now_ms() - at)
+        self.state
+            .borrow()
+            .live_at_ms
+            .map_or(0.0, |at| now_ms() - at)
     }
 
     /// From here on the microphone goes out.
@@ -315,7 +320,9 @@ impl Inner {
         }
         if first {
             let elapsed = self.shown.elapsed_ms;
-            state.clock = Some(Interval::new(250, move || elapsed.set(now_ms() - live_at_ms)));
+            state.clock = Some(Interval::new(250, move || {
+                elapsed.set(now_ms() - live_at_ms)
+            }));
         }
     }
 
@@ -324,7 +331,9 @@ impl Inner {
         let muted = self.shown.muted.get_untracked();
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        let Some(writer) = &mut state.writer else { return };
+        let Some(writer) = &mut state.writer else {
+            return;
+        };
         match muted {
             true => state.pending.resize(state.pending.len() + pcm.len(), 0.0),
             false => state.pending.extend_from_slice(pcm),
@@ -358,7 +367,9 @@ impl Inner {
     fn agent(&self, ogg: &[u8]) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        let Some(reader) = &mut state.reader else { return };
+        let Some(reader) = &mut state.reader else {
+            return;
+        };
         reader.push(ogg);
         while let Ok(Some(frame)) = reader.next_frame() {
             if let Some(sound) = &state.sound {

@@ -8,20 +8,27 @@ pub fn window() -> Window {
 }
 
 fn data(name: &str) -> String {
-    let root = window().document().and_then(|document| document.document_element());
-    root.and_then(|root| root.get_attribute(name)).unwrap_or_default()
+    let root = window()
+        .document()
+        .and_then(|document| document.document_element());
+    root.and_then(|root| root.get_attribute(name))
+        .unwrap_or_default()
 }
 
 /// The address of the UI's root, with a slash at its end.
 pub fn root() -> String {
     let here = window().location().href().unwrap_or_default();
     let way = data("data-root");
-    Url::new_with_base(&way, &here).map(|url| url.href()).unwrap_or(here)
+    Url::new_with_base(&way, &here)
+        .map(|url| url.href())
+        .unwrap_or(here)
 }
 
 /// The path of the root without a slash at its end: what the router puts before its routes.
 pub fn base() -> String {
-    let path = Url::new(&root()).map(|url| url.pathname()).unwrap_or_default();
+    let path = Url::new(&root())
+        .map(|url| url.pathname())
+        .unwrap_or_default();
     path.trim_end_matches('/').to_owned()
 }
 
@@ -58,7 +65,9 @@ pub fn is_secure() -> bool {
 
 /// Milliseconds since the page came.
 pub fn now_ms() -> f64 {
-    window().performance().map_or(0.0, |performance| performance.now())
+    window()
+        .performance()
+        .map_or(0.0, |performance| performance.now())
 }
 
 /// Lets the person save `text` as a file.
@@ -78,7 +87,13 @@ pub fn save(name: &str, text: &str) -> Result<(), JsValue> {
 
 /// What the person chose before, on this browser.
 pub fn recall(name: &str) -> Option<String> {
-    window().local_storage().ok().flatten()?.get_item(name).ok().flatten()
+    window()
+        .local_storage()
+        .ok()
+        .flatten()?
+        .get_item(name)
+        .ok()
+        .flatten()
 }
 
 pub fn remember(name: &str, value: &str) {

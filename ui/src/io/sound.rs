@@ -113,8 +113,12 @@ impl Sound {
                 aim_s: number(3),
             });
         });
-        capture.port()?.set_onmessage(Some(on_heard.as_ref().unchecked_ref()));
-        playback.port()?.set_onmessage(Some(on_buffer.as_ref().unchecked_ref()));
+        capture
+            .port()?
+            .set_onmessage(Some(on_heard.as_ref().unchecked_ref()));
+        playback
+            .port()?
+            .set_onmessage(Some(on_buffer.as_ref().unchecked_ref()));
         // A device that changes or a machine that sleeps suspends the context; it is woken as soon as that is over.
         let waking = context.clone();
         let on_state = Closure::<dyn Fn()>::new(move || {
@@ -228,12 +232,16 @@ async fn microphone(wishes: &Wishes) -> Result<MediaStream, MicrophoneProblem> {
     let asking = devices
         .get_user_media_with_constraints(&constraints)
         .map_err(|error| problem(&error))?;
-    let stream = JsFuture::from(asking).await.map_err(|error| problem(&error))?;
+    let stream = JsFuture::from(asking)
+        .await
+        .map_err(|error| problem(&error))?;
     Ok(stream.unchecked_into())
 }
 
 fn problem(error: &JsValue) -> MicrophoneProblem {
-    let name = Reflect::get(error, &"name".into()).ok().and_then(|name| name.as_string());
+    let name = Reflect::get(error, &"name".into())
+        .ok()
+        .and_then(|name| name.as_string());
     match name.as_deref() {
         Some("NotFoundError" | "OverconstrainedError") => MicrophoneProblem::Missing,
         Some("NotReadableError" | "AbortError") => MicrophoneProblem::Busy,
@@ -266,8 +274,8 @@ pub async fn devices() -> Vec<(bool, String, String)> {
     let Ok(list) = JsFuture::from(asking).await else {
         return Vec::new();
     };
-    let infos = Array::from(&JsValue::from(list)).iter();
-    infos
+    let list = Array::from(&JsValue::from(list));
+    list.iter()
         .map(|info| info.unchecked_into::<web_sys::MediaDeviceInfo>())
         .filter_map(|info| {
             let is_microphone = match info.kind() {

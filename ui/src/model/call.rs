@@ -53,7 +53,9 @@ impl MicrophoneProblem {
                 "The microphone was not allowed. Allow it for this page in the browser's address bar, then call again."
             }
             Self::Missing => "No microphone was found. Connect one, then call again.",
-            Self::Busy => "The microphone is in use by another program. Close that one, then call again.",
+            Self::Busy => {
+                "The microphone is in use by another program. Close that one, then call again."
+            }
             Self::Insecure => {
                 "Browsers give a microphone only to pages that came over https, or from the same machine."
             }
@@ -74,7 +76,9 @@ pub enum Event {
     /// The server's words about what went wrong.
     Complaint(String),
     /// The connection is over; code 1006 without a close message.
-    Closed { code: u16 },
+    Closed {
+        code: u16,
+    },
     /// The time for another try has come.
     RetryDue,
     /// The page goes away.
@@ -86,14 +90,18 @@ pub enum Event {
 pub enum Command {
     AskForMicrophone,
     /// Opens a connection, to go on with a call if there is a token.
-    Open { resume: Option<String> },
+    Open {
+        resume: Option<String>,
+    },
     /// Sends a close message.
     Close,
     /// Sound flows from here on.
     StartSound,
     /// Microphone and sound are given back.
     StopSound,
-    RetryAfter { ms: u32 },
+    RetryAfter {
+        ms: u32,
+    },
 }
 
 /// A call with what it has to remember.
@@ -150,13 +158,19 @@ impl Call {
     pub fn words(&self) -> String {
         match &self.phase {
             Phase::Idle => "Ready when you are.".to_owned(),
-            Phase::AskingForMicrophone => "Your browser asks for the microphone. Please allow it.".to_owned(),
+            Phase::AskingForMicrophone => {
+                "Your browser asks for the microphone. Please allow it.".to_owned()
+            }
             Phase::Connecting => "Connecting…".to_owned(),
             Phase::Waiting { place: 1 } => "Everybody is busy. You are next.".to_owned(),
-            Phase::Waiting { place } => format!("Everybody is busy. You are number {place} in line."),
+            Phase::Waiting { place } => {
+                format!("Everybody is busy. You are number {place} in line.")
+            }
             Phase::Preparing => "Preparing the persona…".to_owned(),
             Phase::Live => "You are talking.".to_owned(),
-            Phase::Reconnecting { .. } => "The line broke. Reconnecting, your call is kept…".to_owned(),
+            Phase::Reconnecting { .. } => {
+                "The line broke. Reconnecting, your call is kept…".to_owned()
+            }
             Phase::Ended(ending) => ending.text.clone(),
         }
     }
@@ -231,7 +245,12 @@ impl Call {
                 redial,
             } => {
                 let text = ended_text(reason, &message);
-                return self.end(Some(reason), &text, redial || reason == EndReason::HungUp, false);
+                return self.end(
+                    Some(reason),
+                    &text,
+                    redial || reason == EndReason::HungUp,
+                    false,
+                );
             }
         }
         vec![]
@@ -297,14 +316,18 @@ fn ended_text(reason: EndReason, message: &str) -> String {
         EndReason::HungUp => "The call has ended.",
         EndReason::Full => "Every line is busy. Try again in a moment.",
         EndReason::Late => "The server is too busy for one more call. Try again in a moment.",
-        EndReason::Draining | EndReason::ServerStopping => "The server is about to stop. Try again later.",
+        EndReason::Draining | EndReason::ServerStopping => {
+            "The server is about to stop. Try again later."
+        }
         EndReason::LengthLimit => "The call reached its longest time.",
         EndReason::Replaced => "This call goes on in another window.",
         EndReason::ClosedByOperator => "An operator ended this call.",
         EndReason::ResumeUnknown => "The call could not be taken up again; it is over.",
         EndReason::PeerGone => "Nothing was heard from this browser for too long.",
         EndReason::ListenerTooSlow => "This connection is too slow for a call.",
-        EndReason::RowFault => "Something went wrong in this call. Others are not affected. Try again.",
+        EndReason::RowFault => {
+            "Something went wrong in this call. Others are not affected. Try again."
+        }
         EndReason::EngineFault => "The server's device failed.",
         _ => return sentence(message),
     };

@@ -70,7 +70,9 @@ mod tests {
     use super::*;
 
     fn sine(hz: f64, rate: f64, n: usize) -> Vec<f32> {
-        (0..n).map(|i| (2.0 * std::f64::consts::PI * hz * i as f64 / rate).sin() as f32).collect()
+        (0..n)
+            .map(|i| (2.0 * std::f64::consts::PI * hz * i as f64 / rate).sin() as f32)
+            .collect()
     }
 
     fn power(pcm: &[f32]) -> f32 {
@@ -79,13 +81,26 @@ mod tests {
 
     #[test]
     fn a_tone_stays_and_what_lies_above_the_lower_rate_goes() {
-        for (from, to) in [(48_000.0, 24_000.0), (44_100.0, 24_000.0), (24_000.0, 48_000.0), (24_000.0, 44_100.0)] {
+        for (from, to) in [
+            (48_000.0, 24_000.0),
+            (44_100.0, 24_000.0),
+            (24_000.0, 48_000.0),
+            (24_000.0, 44_100.0),
+        ] {
             let mut out = Vec::new();
             Resampler::new(from, to).push(&sine(1_000.0, from, 48_000), &mut out);
             let expected = (48_000.0 * to / from) as usize;
-            assert!(out.len().abs_diff(expected) < 100, "{} {expected}", out.len());
+            assert!(
+                out.len().abs_diff(expected) < 100,
+                "{} {expected}",
+                out.len()
+            );
             let middle = &out[1_000..out.len() - 1_000];
-            assert!((power(middle) - 0.5).abs() < 0.01, "{from} {to}: {}", power(middle));
+            assert!(
+                (power(middle) - 0.5).abs() < 0.01,
+                "{from} {to}: {}",
+                power(middle)
+            );
         }
         let mut out = Vec::new();
         Resampler::new(48_000.0, 24_000.0).push(&sine(16_000.0, 48_000.0, 48_000), &mut out);

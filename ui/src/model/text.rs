@@ -35,7 +35,9 @@ pub fn address_part(name: &str) -> String {
     let mut part = String::new();
     for byte in name.bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => part.push(byte as char),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                part.push(byte as char)
+            }
             _ => part.push_str(&format!("%{byte:02X}")),
         }
     }
@@ -48,7 +50,10 @@ mod tests {
 
     #[test]
     fn numbers_read_well() {
-        assert_eq!([clock(0.0), clock(59_999.0), clock(3_661_000.0)], ["0:00", "0:59", "1:01:01"]);
+        assert_eq!(
+            [clock(0.0), clock(59_999.0), clock(3_661_000.0)],
+            ["0:00", "0:59", "1:01:01"]
+        );
         assert_eq!([ms(1_234), ms(79_500)], ["1.2 ms", "80 ms"]);
         assert_eq!([bytes(999_000), bytes(41_000_000)], ["999 kB", "41.0 MB"]);
         assert_eq!(address_part("a b/ü&c"), "a%20b%2F%C3%BC%26c");

@@ -44,7 +44,12 @@ mod tests {
     #[test]
     fn pieces_become_lines_at_pauses() {
         let mut transcript = Transcript::default();
-        for (at_ms, piece) in [(1_000.0, " Hel"), (1_080.0, "lo."), (65_000.0, " Bye"), (65_500.0, "!")] {
+        for (at_ms, piece) in [
+            (1_000.0, " Hel"),
+            (1_080.0, "lo."),
+            (65_000.0, " Bye"),
+            (65_500.0, "!"),
+        ] {
             transcript.say(at_ms, piece);
         }
         assert_eq!(transcript.text(), "[0:01] Hello.\n[1:05] Bye!\n");

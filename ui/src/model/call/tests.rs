@@ -32,7 +32,12 @@ fn after(events: impl IntoIterator<Item = Event>) -> (Call, Vec<Command>) {
 }
 
 fn talking() -> Vec<Event> {
-    vec![Event::Pressed, Event::MicrophoneReady, live("a"), Event::Ready]
+    vec![
+        Event::Pressed,
+        Event::MicrophoneReady,
+        live("a"),
+        Event::Ready,
+    ]
 }
 
 fn with(mut events: Vec<Event>, more: impl IntoIterator<Item = Event>) -> (Call, Vec<Command>) {
@@ -43,14 +48,24 @@ fn with(mut events: Vec<Event>, more: impl IntoIterator<Item = Event>) -> (Call,
 #[test]
 fn a_call_goes_from_the_button_through_the_line_to_talking() {
     let (call, commands) = after([Event::Pressed]);
-    assert_eq!((call.button(), commands), ("Cancel", vec![Command::AskForMicrophone]));
+    assert_eq!(
+        (call.button(), commands),
+        ("Cancel", vec![Command::AskForMicrophone])
+    );
     let (_, commands) = after([Event::Pressed, Event::MicrophoneReady]);
     assert_eq!(commands, [Command::Open { resume: None }]);
-    let (call, _) = after([Event::Pressed, Event::MicrophoneReady, Event::Notice(Notice::Queued { place: 3 })]);
+    let (call, _) = after([
+        Event::Pressed,
+        Event::MicrophoneReady,
+        Event::Notice(Notice::Queued { place: 3 }),
+    ]);
     assert!(call.words().contains("number 3"));
     let (call, commands) = after(talking());
     assert_eq!((call.phase.clone(), call.session), (Phase::Live, Some(7)));
-    assert_eq!((call.button(), commands), ("Hang up", vec![Command::StartSound]));
+    assert_eq!(
+        (call.button(), commands),
+        ("Hang up", vec![Command::StartSound])
+    );
     let (call, commands) = with(talking(), [Event::Pressed]);
     assert_eq!(commands, [Command::Close, Command::StopSound]);
     assert_eq!(call.button(), "Call again");
@@ -62,9 +77,25 @@ fn a_broken_line_is_taken_up_again_with_its_token_until_the_time_is_over() {
     assert_eq!(call.phase, Phase::Reconnecting { tries: 1 });
     assert_eq!(commands, [Command::RetryAfter { ms: 250 }]);
     let (_, commands) = with(talking(), [Event::Closed { code: 1006 }, Event::RetryDue]);
-    assert_eq!(commands, [Command::Open { resume: Some("a".to_owned()) }]);
-    let (call, commands) = with(talking(), [Event::Closed { code: 1006 }, Event::RetryDue, live("b"), Event::Ready]);
-    assert_eq!((call.phase.clone(), commands), (Phase::Live, vec![Command::StartSound]));
+    assert_eq!(
+        commands,
+        [Command::Open {
+            resume: Some("a".to_owned())
+        }]
+    );
+    let (call, commands) = with(
+        talking(),
+        [
+            Event::Closed { code: 1006 },
+            Event::RetryDue,
+            live("b"),
+            Event::Ready,
+        ],
+    );
+    assert_eq!(
+        (call.phase.clone(), commands),
+        (Phase::Live, vec![Command::StartSound])
+    );
     let mut call = call;
     let mut tries = 0;
     while call.is_on() {
@@ -79,14 +110,24 @@ fn a_broken_line_is_taken_up_again_with_its_token_until_the_time_is_over() {
 #[test]
 fn an_end_with_a_reason_is_never_dialled_again_by_itself() {
     for reason in EndReason::ALL {
-        let (call, commands) = with(talking(), [ended(reason), Event::Closed { code: reason.close_code() }]);
+        let (call, commands) = with(
+            talking(),
+            [
+                ended(reason),
+                Event::Closed {
+                    code: reason.close_code(),
+                },
+            ],
+        );
         assert!(!call.is_on(), "{reason:?}");
         assert_eq!(commands, [], "{reason:?}");
         let (_, late) = with(talking(), [ended(reason), Event::RetryDue]);
         assert_eq!(late, [], "{reason:?}");
     }
     let (call, _) = with(talking(), [ended(EndReason::LengthLimit)]);
-    let Phase::Ended(ending) = call.phase else { panic!() };
+    let Phase::Ended(ending) = call.phase else {
+        panic!()
+    };
     assert!(!ending.may_redial);
 }
 
@@ -97,7 +138,13 @@ fn a_full_house_a_dead_server_and_a_refusal_in_words_are_told_apart() {
         (vec![ended(EndReason::Full)], "busy"),
         (vec![Event::Closed { code: 1013 }], "busy"),
         (vec![Event::Closed { code: 1006 }], "cannot be reached"),
-        (vec![Event::Complaint("there is no voice".to_owned()), Event::Closed { code: 1008 }], "There is no voice."),
+        (
+            vec![
+                Event::Complaint("there is no voice".to_owned()),
+                Event::Closed { code: 1008 },
+            ],
+            "There is no voice.",
+        ),
         (vec![ended(EndReason::EngineFault)], "device failed"),
     ];
     for (events, words) in cases {
@@ -110,8 +157,18 @@ fn a_full_house_a_dead_server_and_a_refusal_in_words_are_told_apart() {
 fn events_that_come_too_late_do_nothing() {
     let (call, commands) = after([Event::Pressed, Event::Pressed, Event::MicrophoneReady]);
     assert!(!call.is_on());
-    assert_eq!(commands, [Command::StopSound], "a microphone that came too late is given back");
-    for event in [live("x"), Event::Ready, Event::Closed { code: 1006 }, Event::RetryDue, Event::Left] {
+    assert_eq!(
+        commands,
+        [Command::StopSound],
+        "a microphone that came too late is given back"
+    );
+    for event in [
+        live("x"),
+        Event::Ready,
+        Event::Closed { code: 1006 },
+        Event::RetryDue,
+        Event::Left,
+    ] {
         let (call, commands) = with(talking(), [Event::Pressed, event.clone()]);
         assert_eq!((call.is_on(), commands), (false, vec![]), "{event:?}");
     }
