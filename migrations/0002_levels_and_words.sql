@@ -31,4 +31,6 @@ create trigger spoken_goes_with_its_session after delete on session begin
 end;
 
 create index session_ended on session (ended_at_ms) where ended_at_ms is not null;
-create index session_of_reason on session (end_reason, id desc);
+
+-- All that a list can be filtered by, so that looking through every session reads none of their role texts.
+create index session_list on session (id, caller, persona_id, voice, end_reason, ended_at_ms, began_at_ms);

@@ -129,7 +129,7 @@ impl Store {
         question: &SessionQuestion,
     ) -> Result<(Vec<SessionSummary>, Option<String>), StoreError> {
         let rows: Vec<Row> = sqlx::query_as(select_session!(
-            "where s.id < coalesce(?1, 9223372036854775807) \
+            "where s.id in (select s.id from session s indexed by session_list where s.id < coalesce(?1, 9223372036854775807) \
              and (?2 is null or s.caller like ?2 escape '\\') \
              and (?3 is null or s.persona_id = ?3) \
              and (?4 is null or s.voice = ?4 collate nocase) \
@@ -141,7 +141,7 @@ impl Store {
                   or (s.ended_at_ms is null and exists (select 1 from transcript t where t.session_id = s.id \
                       and (select group_concat(json_extract(value, '$[1]'), '') from json_each(t.pieces)) \
                       like ?11 escape '\\'))) \
-             order by s.id desc limit ?10"
+             order by s.id desc limit ?10) order by s.id desc"
         ))
         .bind(question.cursor)
         .bind(question.caller.as_deref().map(contains_pattern))
