@@ -164,9 +164,48 @@ async fn every_answer_tells_browsers_to_be_careful() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_beyond_the_limit_is_refused_unread() {
     let app = Setup::echo().start().await;
-    let request = reqwest::Client::new().get(app.url("/livez"));
-    let refused = request.body(vec![b'x'; 100_000]).send().await.unwrap();
-    assert_eq!(refused.status(), 413);
+    let refused = |path: &str, bytes: usize| {
+        let request = reqwest::Client::new().post(app.url(path));
+        let request = request.header("content-type", "application/json");
+        request.body(vec![b' '; bytes]).send()
+    };
+    for (path, bytes, code) in [
+        ("/api/personas/cost", 100_000, "bad_body"),
+        ("/api/drain", 51_000_000, "too_big"),
+    ] {
+        let refused = refused(path, bytes).await.unwrap();
+        assert_eq!(refused.status(), 413, "{path}");
+        let error = refused.json::<ErrorBody>().await.unwrap().error;
+        assert_eq!(error.code, code, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_refusal_has_the_one_body() {
+    let app = Setup::echo().start().await;
+    let cases = [
+        ("POST", "/api/chat", 405, "wrong_method"),
+        ("DELETE", "/livez", 405, "wrong_method"),
+        ("PATCH", "/api/personas", 405, "wrong_method"),
+        ("PUT", "/api/openapi.json", 405, "wrong_method"),
+        ("POST", "/personas", 405, "wrong_method"),
+        ("POST", "/nothing", 404, "not_found"),
+        ("GET", "/api/nothing", 404, "not_found"),
+        ("GET", "/api/personas/seven", 400, "bad_value"),
+        ("GET", "/api/logs?after=x", 400, "bad_value"),
+        ("GET", "/api/sessions?limit=many", 400, "bad_value"),
+    ];
+    for (method, path, status, code) in cases {
+        let method = method.parse().unwrap();
+        let request = reqwest::Client::new().request(method, app.url(path));
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), status, "{path}");
+        let allow = response.headers().contains_key("allow");
+        assert_eq!(allow, status == 405 && path != "/personas", "{path}");
+        let error = response.json::<ErrorBody>().await.unwrap().error;
+        assert_eq!(error.code, code, "{path}");
+        assert!(!error.message.is_empty(), "{path}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

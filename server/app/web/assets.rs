@@ -3,7 +3,7 @@
 //! Lives here: which file answers which path, with which type, compressed how, cached for how long.
 //! May not live here: the pages themselves (`ui`).
 
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use rust_embed::{EmbeddedFile, RustEmbed};
 
@@ -30,16 +30,21 @@ const NO_UI: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>viv
 /// Any path that no route took.
 ///
 /// # Errors
-/// [`ApiError::NotFound`].
-pub(super) async fn page(uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
+/// [`ApiError::NotFound`], or [`ApiError::WrongMethod`] for a page that is there.
+pub(super) async fn page(
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
     let path = uri.path().trim_start_matches('/');
     if let Some(name) = path.strip_prefix("assets/") {
         return asset(name, &headers).ok_or_else(|| not_found(&uri));
     }
     let first = path.split('/').next().unwrap_or_default();
-    match PAGES.contains(&first) {
-        true => Ok(index(path)),
-        false => Err(not_found(&uri)),
+    match (PAGES.contains(&first), method.is_safe()) {
+        (true, true) => Ok(index(path)),
+        (true, false) => Err(ApiError::WrongMethod),
+        (false, _) => Err(not_found(&uri)),
     }
 }
 

@@ -91,6 +91,14 @@ pub enum ApiError {
         /// One line.
         what: String,
     },
+    /// An answer that a library gave in words of its own.
+    #[error("{what}")]
+    Refused {
+        /// From 400.
+        status: StatusCode,
+        /// One line.
+        what: String,
+    },
     /// 426: `/api/chat` without an upgrade.
     #[error("this address takes WebSockets only")]
     NotAnUpgrade,
@@ -180,6 +188,17 @@ impl ApiError {
             ),
             Self::TooOften { .. } => (StatusCode::TOO_MANY_REQUESTS, "too_often", None),
             Self::NotNow { .. } => (StatusCode::SERVICE_UNAVAILABLE, "not_now", None),
+            Self::Refused { status, .. } => {
+                let code = match *status {
+                    StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => "bad_value",
+                    StatusCode::NOT_FOUND => "not_found",
+                    StatusCode::METHOD_NOT_ALLOWED => "wrong_method",
+                    StatusCode::PAYLOAD_TOO_LARGE => "too_big",
+                    StatusCode::INTERNAL_SERVER_ERROR => "internal",
+                    _ => "refused",
+                };
+                (*status, code, None)
+            }
             Self::NotAnUpgrade => (
                 StatusCode::UPGRADE_REQUIRED,
                 "not_an_upgrade",

@@ -3,15 +3,25 @@
 //! May not live here: who is let in (`access`), answers.
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
+use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderName, HeaderValue, Request, header};
+use axum::middleware::map_response;
+use axum::response::{IntoResponse, Response};
 use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 use tower_http::trace::{DefaultOnResponse, TraceLayer};
 use tracing::{Level, Span};
+use wire::api::voices::UPLOAD_BYTES_MAX;
 
-/// The longest body of a request, in bytes: forms and JSON. A route that takes files sets its own.
+use super::error::ApiError;
+
+/// The longest body of a request, in bytes: forms and JSON. A route that takes files sets its own limit.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
+/// What no request may exceed, whatever its route says: a file and the form around it.
+const ANY_BODY_BYTES_MAX: usize = UPLOAD_BYTES_MAX + BODY_BYTES_MAX;
+/// Longer words of a library are cut.
+const WORDS_BYTES_MAX: usize = 4 * 1024;
 
 /// Headers of every answer that does not bring its own.
 const HEADERS: [(HeaderName, &str); 3] = [
@@ -37,16 +47,44 @@ pub(super) fn around(router: Router) -> Router {
         .on_response(DefaultOnResponse::new().level(Level::DEBUG))
         // A server that is full or loads answers 503, which is no failure.
         .on_failure(());
+    let router = router
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(RequestBodyLimitLayer::new(ANY_BODY_BYTES_MAX))
+        .layer(map_response(in_one_form));
     HEADERS
         .into_iter()
-        .fold(
-            router.layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX)),
-            |router, (name, value)| {
-                let value = HeaderValue::from_static(value);
-                router.layer(SetResponseHeaderLayer::if_not_present(name, value))
-            },
-        )
+        .fold(router, |router, (name, value)| {
+            let value = HeaderValue::from_static(value);
+            router.layer(SetResponseHeaderLayer::if_not_present(name, value))
+        })
         .layer(trace)
+}
+
+/// An error that a library answered in its own words gets the body that all errors have.
+async fn in_one_form(response: Response) -> Response {
+    let status = response.status();
+    let is_ours = |value: &HeaderValue| value.as_bytes().starts_with(b"application/json");
+    let content_type = response.headers().get(header::CONTENT_TYPE);
+    if !(status.is_client_error() || status.is_server_error()) || content_type.is_some_and(is_ours)
+    {
+        return response;
+    }
+    let (parts, body) = response.into_parts();
+    let words = to_bytes(body, WORDS_BYTES_MAX).await.unwrap_or_default();
+    let words = String::from_utf8_lossy(&words);
+    let what = match words.trim() {
+        "" => status.canonical_reason().unwrap_or("refused"),
+        words => words,
+    };
+    let what = what.replace('\n', " ");
+    let mut answer = ApiError::Refused { status, what }.into_response();
+    for (name, value) in &parts.headers {
+        // `Allow` of a wrong method, say.
+        if !answer.headers().contains_key(name) && name != header::CONTENT_LENGTH {
+            answer.headers_mut().insert(name, value.clone());
+        }
+    }
+    answer
 }
 
 fn span(request: &Request<Body>) -> Span {

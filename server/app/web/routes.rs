@@ -31,7 +31,7 @@ pub fn router<P: PrepareCall>(app: AppState<P>) -> Router {
                 .with_state(app.desk().clone()),
         )
         .merge(api::routes().with_state(app.desk().clone()))
-        .fallback(get(assets::page))
+        .fallback(assets::page)
         .layer(from_fn_with_state(door, access::guard))
         .with_state(app);
     layers::around(router)
