@@ -402,7 +402,13 @@ mod tests {
         ] {
             assert!(filter(good).is_ok(), "{good}");
         }
-        for bad in ["loud", "info,loud", "vivavoce=loud", "info vivavoce=debug", "=,="] {
+        for bad in [
+            "loud",
+            "info,loud",
+            "vivavoce=loud",
+            "info vivavoce=debug",
+            "=,=",
+        ] {
             assert!(filter(bad).is_err(), "{bad}");
         }
     }

@@ -3,10 +3,12 @@
 //! Lives here: [`Asking`], requests with JSON. Tests by resource stand in the modules below.
 
 mod calls;
+mod live;
 mod log;
 mod personas;
 mod recordings;
 mod safety;
+mod system;
 
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::Value;

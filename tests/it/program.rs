@@ -1,9 +1,14 @@
 //! Starts the real program with an environment of its own, and reads what it says.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
+use std::thread::{self, JoinHandle};
 
 use tempfile::TempDir;
+
+use crate::support::until;
 
 /// A home of its own for as many starts of the program as a test needs.
 pub struct Home(TempDir);
@@ -77,5 +82,78 @@ impl Finished {
         let line = self.stderr.lines().last().unwrap_or_default();
         line.strip_prefix("vivavoce: ")
             .unwrap_or_else(|| panic!("no complaint in {self:?}"))
+    }
+}
+
+/// The program as a server with the demo, ready for callers. Killed when it is dropped.
+pub struct Server {
+    child: Child,
+    pub address: String,
+    complaint: JoinHandle<String>,
+}
+
+impl Server {
+    pub fn start(home: &Home, variables: &[(&str, &str)], args: &[&str]) -> Self {
+        let fixed = [
+            "serve",
+            "--device",
+            "cpu",
+            "--listen",
+            "127.0.0.1:0",
+            "--admission",
+            "off",
+        ];
+        let mut child = home.spawn_with(variables, &[&fixed, args].concat());
+        let log = BufReader::new(child.stderr.take().expect("it is piped"));
+        let mut lines = log.lines().map(|line| line.expect("the log is UTF-8"));
+        let mut address = None;
+        for line in &mut lines {
+            if let Some((_, rest)) = line.split_once("listening on http://") {
+                address = Some(rest.trim().to_owned());
+            }
+            if line.contains(" ready ") {
+                break;
+            }
+        }
+        // Read on, or a full pipe would stop it.
+        let complaint = thread::spawn(move || {
+            let complaint = lines.filter(|line| line.starts_with("vivavoce: ")).last();
+            complaint.unwrap_or_default()
+        });
+        Self {
+            child,
+            address: address.expect("it says where it listens"),
+            complaint,
+        }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub async fn get(&self, path: &str) -> serde_json::Value {
+        let response = reqwest::get(self.url(path)).await.expect("it answers");
+        assert!(response.status().is_success(), "{path}: {response:?}");
+        response.json().await.expect("it answers JSON")
+    }
+
+    /// Its exit code, once it has ended by itself, and its complaint.
+    pub async fn ended(mut self) -> (Option<i32>, String) {
+        let child = Mutex::new(&mut self.child);
+        until("the program to end", || {
+            let ended = child.lock().expect("one thread").try_wait();
+            ended.expect("it is ours").is_some()
+        })
+        .await;
+        let code = self.child.wait().expect("it ended").code();
+        let complaint = std::mem::replace(&mut self.complaint, thread::spawn(String::new));
+        (code, complaint.join().expect("it reads to the end"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

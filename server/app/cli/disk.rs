@@ -79,7 +79,10 @@ pub fn make_data_dir(dir: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir)
         .and_then(|()| check_writable(dir))
         .map_err(|error| {
-            anyhow::anyhow!("the data folder {}: {error}; {DATA_DIR_CURE}", dir.display())
+            anyhow::anyhow!(
+                "the data folder {}: {error}; {DATA_DIR_CURE}",
+                dir.display()
+            )
         })
 }
 

@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
+use engine::device::{self, Resolved, Target};
 use wire::api::system::{self, CheckState};
 
 use super::doctor::checks::{self, Check, State};
 use super::doctor::machine;
+use super::engine::{device_choice, threads};
 use crate::config::Config;
-use crate::config::values::{DeviceChoice, ModelName};
-use crate::web::desk::{DeskFacts, Look};
-
-/// Checks that only mean something before the server runs: it holds the port itself.
-const BEFORE_START: [&str; 1] = ["port"];
+use crate::config::values::ModelName;
+use crate::web::desk::{DeskFacts, DeviceMemory, Look};
 
 /// Everything that pages show and that does not change.
 pub fn of(config: &Arc<Config>) -> DeskFacts {
@@ -25,10 +24,7 @@ pub fn of(config: &Arc<Config>) -> DeskFacts {
                 .to_owned()
         }
     });
-    let device = match config.device {
-        DeviceChoice::Auto | DeviceChoice::Cpu => machine::cpu().finding,
-        _ => config.device.to_string(),
-    };
+    let (device, device_memory) = device(config);
     let settings = config.settings.iter().map(|setting| system::Setting {
         name: setting.key.clone(),
         value: setting.value.clone(),
@@ -38,6 +34,7 @@ pub fn of(config: &Arc<Config>) -> DeskFacts {
     DeskFacts {
         model: config.model.to_string(),
         device,
+        device_memory,
         licences,
         settings: settings.collect(),
         look: Look(Arc::new(move || look(&looking))),
@@ -47,11 +44,27 @@ pub fn of(config: &Arc<Config>) -> DeskFacts {
 
 fn look(config: &Config) -> Vec<system::Check> {
     let mut found = vec![machine::cpu(), machine::memory()];
-    found.extend(checks::all(config));
-    let now = found
-        .into_iter()
-        .filter(|check| !BEFORE_START.contains(&check.name));
-    now.map(wire_check).collect()
+    found.extend(checks::while_running(config));
+    found.into_iter().map(wire_check).collect()
+}
+
+/// What computes, and how its memory is asked for.
+fn device(config: &Config) -> (String, Option<DeviceMemory>) {
+    let Ok(Resolved {
+        target: Target::Cuda(number),
+        ..
+    }) = device::resolve(device_choice(config))
+    else {
+        let cpu = machine::cpu_name();
+        return (format!("{cpu}, {} threads", threads(config)), None);
+    };
+    let name = device::info(number).map_or_else(|_| format!("cuda:{number}"), |info| info.name);
+    let memory = move || {
+        let info = device::info(number).ok()?;
+        let total = info.memory_total_bytes;
+        Some((total.saturating_sub(info.memory_free_bytes), total))
+    };
+    (name, Some(DeviceMemory(Arc::new(memory))))
 }
 
 fn wire_check(check: Check) -> system::Check {

@@ -165,6 +165,7 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
         tracing::warn!("some callers could not be told that the server stops");
     }
     app.desk().journal().finish().await;
+    app.desk().close_pages();
     close.send_replace(true);
     // Requests that are still being answered end with the process.
     let _ = tokio::time::timeout(FAREWELL_LIMIT, server).await;

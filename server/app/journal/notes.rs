@@ -311,8 +311,8 @@ impl Notes {
         };
         let row = std::mem::replace(&mut state.row, fresh);
         match self.journal.try_tell(row) {
-            Ok(()) => state.untold = 0,
-            Err(row) => state.row = row,
+            None => state.untold = 0,
+            Some(row) => state.row = row,
         }
     }
 
@@ -321,7 +321,6 @@ impl Notes {
             return;
         }
         state.recorder = None;
-        self.journal.live.remove(self.call.session);
         state.row.at_ms = now_ms();
         let row = std::mem::take(&mut state.row);
         self.journal.tell(Entry::Progress(row));
@@ -331,6 +330,8 @@ impl Notes {
             at_ms: now_ms(),
             reason: reason.name(),
         }));
+        // Last: who sees that it is gone finds its end in the log after a flush.
+        self.journal.live.remove(self.call.session);
     }
 
     fn write_event(&self, state: &mut State, what: &'static str, detail: String) {

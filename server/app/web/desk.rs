@@ -53,6 +53,16 @@ impl std::fmt::Debug for Look {
     }
 }
 
+/// Asks the device how many bytes of its memory are in use, and how many it has; blocks for a moment.
+#[derive(Clone)]
+pub struct DeviceMemory(pub Arc<dyn Fn() -> Option<(u64, u64)> + Send + Sync>);
+
+impl std::fmt::Debug for DeviceMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DeviceMemory")
+    }
+}
+
 /// What does not change while the server runs.
 #[derive(Clone, Debug, Default)]
 pub struct DeskFacts {
@@ -64,6 +74,8 @@ pub struct DeskFacts {
     pub model: String,
     /// What computes, for people.
     pub device: String,
+    /// Absent on a CPU, which has no memory of its own.
+    pub device_memory: Option<DeviceMemory>,
     /// Whose the model and the program are, one line each.
     pub licences: Vec<String>,
     /// Every setting, secrets as stars.
@@ -108,6 +120,11 @@ impl Desk {
     /// What open pages are told.
     pub(super) fn feed(&self) -> &Feed {
         &self.inner.feed
+    }
+
+    /// The server stops: streams of events end, so that nobody waits for them.
+    pub fn close_pages(&self) {
+        self.inner.feed.close();
     }
 
     /// When the server began.

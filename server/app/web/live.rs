@@ -7,7 +7,7 @@ mod sample;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
@@ -15,8 +15,9 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::watch;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use wire::api::ErrorBody;
@@ -26,6 +27,7 @@ use super::desk::Desk;
 use super::error::ApiError;
 use super::identity::Operator;
 use crate::journal::LiveCall;
+use crate::sessions::host::limited;
 
 pub(super) use sample::sample;
 
@@ -41,6 +43,9 @@ pub(super) struct Feed {
     events: broadcast::Sender<Told>,
     // Locked once a second, and when a page opens.
     history: Mutex<VecDeque<TickSecond>>,
+    /// Memory of the device in use and in all, as last asked.
+    device_bytes: Mutex<Option<(u64, u64)>>,
+    closed: watch::Sender<bool>,
 }
 
 /// An event as it goes out: its name and its JSON, made once for all pages.
@@ -69,6 +74,8 @@ impl Default for Feed {
         Self {
             events: broadcast::Sender::new(EVENTS_MAX),
             history: Mutex::default(),
+            device_bytes: Mutex::default(),
+            closed: watch::Sender::new(false),
         }
     }
 }
@@ -77,6 +84,11 @@ impl Feed {
     fn tell(&self, event: &LiveEvent) {
         // No page is open: fine.
         let _ = self.events.send(Told::of(event));
+    }
+
+    /// Ends every stream of events.
+    pub(super) fn close(&self) {
+        self.closed.send_replace(true);
     }
 
     fn pages(&self) -> usize {
@@ -89,6 +101,26 @@ impl Feed {
             history.pop_front();
         }
         history.push_back(second);
+    }
+
+    fn tell_everything_changed(&self) {
+        for told in everything_changed() {
+            let _ = self.events.send(told);
+        }
+    }
+
+    fn device_bytes(&self) -> Option<(u64, u64)> {
+        *self.lock_device()
+    }
+
+    fn set_device_bytes(&self, bytes: Option<(u64, u64)>) {
+        *self.lock_device() = bytes;
+    }
+
+    fn lock_device(&self) -> MutexGuard<'_, Option<(u64, u64)>> {
+        self.device_bytes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn history(&self) -> Vec<TickSecond> {
@@ -113,6 +145,10 @@ pub(super) fn routes() -> OpenApiRouter<Desk> {
 async fn events(_: Operator, State(desk): State<Desk>) -> Result<Response, ApiError> {
     let feed = desk.feed();
     let news = feed.events.subscribe();
+    let mut closed = feed.closed.subscribe();
+    let until_closed = async move {
+        let _ = closed.wait_for(|&closed| closed).await;
+    };
     let seconds = feed.history();
     let first = [
         Told::of(&LiveEvent::History { seconds }),
@@ -133,7 +169,7 @@ async fn events(_: Operator, State(desk): State<Desk>) -> Result<Response, ApiEr
             Some((Ok::<_, Infallible>(event), (due, news)))
         },
     );
-    let mut response = Sse::new(stream)
+    let mut response = Sse::new(stream.take_until(Box::pin(until_closed)))
         .keep_alive(KeepAlive::default())
         .into_response();
     // nginx would collect events until its buffer is full.
@@ -199,7 +235,7 @@ async fn listen(
     let tap = call.listen_in();
     // The call must be able to end while somebody listens.
     drop(call);
-    Ok(upgrade.on_upgrade(async move |socket| pass_on(socket, tap).await))
+    Ok(limited(upgrade).on_upgrade(async move |socket| pass_on(socket, tap).await))
 }
 
 async fn pass_on(mut socket: WebSocket, mut tap: broadcast::Receiver<Arc<[i16]>>) {

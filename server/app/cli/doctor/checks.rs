@@ -94,9 +94,23 @@ impl Check {
 
 /// Every check that depends on settings.
 pub fn all(config: &Config) -> Vec<Check> {
-    let mut checks = vec![gpu(config), model(config)];
+    let mut checks = vec![gpu(config), model(config, model_fits)];
     checks.extend(data_dir(config));
-    checks.extend([port(config), microphone(config)]);
+    checks.push(port(config));
+    checks.extend(surroundings(config));
+    checks
+}
+
+/// The same for a server that runs with these settings: it holds the port and the model's memory itself.
+pub fn while_running(config: &Config) -> Vec<Check> {
+    let mut checks = vec![gpu(config), model(config, |_, finding| Ok(finding))];
+    checks.extend(data_dir(config));
+    checks.extend(surroundings(config));
+    checks
+}
+
+fn surroundings(config: &Config) -> Vec<Check> {
+    let mut checks = vec![microphone(config)];
     if config.offline {
         let advice = "`fetch` uses only what is on this machine";
         checks.push(Check::note("network", "downloads are switched off", advice));
@@ -155,10 +169,13 @@ fn gpu(config: &Config) -> Check {
     }
 }
 
-/// The model's files, and whether its slots fit: the same questions that `serve` asks before it opens the port.
-fn model(config: &Config) -> Check {
-    const NAME: &str = "model";
-    const CURE: &str = "give another model with --model";
+const MODEL: &str = "model";
+const OTHER_MODEL: &str = "give another model with --model";
+
+/// The model's files, and what `fits` says of the model in them.
+fn model(config: &Config, fits: impl FnOnce(&Config, String) -> Result<String, Check>) -> Check {
+    const NAME: &str = MODEL;
+    const CURE: &str = OTHER_MODEL;
     let mut lacks = None;
     let (finding, bytes) = match config.model_dir() {
         Ok(Some(dir)) => {
@@ -181,17 +198,13 @@ fn model(config: &Config) -> Check {
         Ok(None) => ("demo, inside the program".to_owned(), 0),
         Err(err) => return Check::refusal(NAME, &err.to_string(), CURE),
     };
-    let checkpoint = match open_checkpoint(config) {
-        Ok(checkpoint) => checkpoint,
-        Err(err) => return Check::refusal(NAME, &with_causes(&err), CURE),
+    let finding = match fits(config, finding) {
+        Ok(finding) => finding,
+        Err(check) => return check,
     };
     let Ok(resolved) = device::resolve(device_choice(config)) else {
         return Check::ok(NAME, finding); // `gpu` has said what is wrong.
     };
-    if let Err(err) = slots(config, &checkpoint) {
-        let finding = format!("{finding}: {}", with_causes(&err));
-        return Check::refusal(NAME, &finding, "a machine with more memory");
-    }
     match (lacks, resolved.target) {
         (Some(lacks), _) => Check::note(NAME, lacks, "callers get no voice prompt"),
         (None, Target::Cpu) if bytes > CPU_BYTES_MAX => Check::note(
@@ -202,6 +215,23 @@ fn model(config: &Config) -> Check {
         ),
         (None, _) => Check::ok(NAME, finding),
     }
+}
+
+/// Whether the model can be opened and its slots fit: the same questions that `serve` asks before it opens the port.
+fn model_fits(config: &Config, finding: String) -> Result<String, Check> {
+    let checkpoint = open_checkpoint(config)
+        .map_err(|err| Check::refusal(MODEL, &with_causes(&err), OTHER_MODEL))?;
+    if device::resolve(device_choice(config)).is_ok()
+        && let Err(err) = slots(config, &checkpoint)
+    {
+        let finding = format!("{finding}: {}", with_causes(&err));
+        return Err(Check::refusal(
+            MODEL,
+            &finding,
+            "a machine with more memory",
+        ));
+    }
+    Ok(finding)
 }
 
 fn data_dir(config: &Config) -> Option<Check> {

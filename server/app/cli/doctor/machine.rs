@@ -14,11 +14,7 @@ const MEMORY_BYTES_MIN: u64 = 300_000_000;
 /// Cores this process may use, and the instructions the engine's kernels choose from.
 pub fn cpu() -> Check {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let model = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
-        let line = text.lines().find(|line| line.starts_with("model name"))?;
-        Some(line.split_once(':')?.1.trim().to_owned())
-    });
-    let model = model.unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+    let model = cpu_name();
     let features = features();
     let finding = format!(
         "{model}, {cores} cores for this process, {}",
@@ -32,6 +28,15 @@ pub fn cpu() -> Check {
         ),
         false => Check::ok("cpu", finding),
     }
+}
+
+/// What the processor calls itself.
+pub fn cpu_name() -> String {
+    let name = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("model name"))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    });
+    name.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::sync::broadcast::error::TryRecvError;
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use wire::api::HealthState;
 use wire::api::live::{
     Board, CallView, Changed, DeviceView, LiveEvent, PromptCache, SlotPhase, SlotView, TickSecond,
@@ -18,6 +20,10 @@ use crate::web::health;
 
 /// Looks a second.
 const LOOKS: u32 = 4;
+/// Seconds between two questions to the device about its memory.
+const DEVICE_SECONDS: u32 = 5;
+/// How long the log may take to write what a page is about to be told.
+const COMMIT_WITHIN: Duration = Duration::from_secs(2);
 
 /// Runs until the desk is gone.
 pub(in crate::web) async fn sample(desk: impl Fn() -> Option<Desk>) {
@@ -39,20 +45,32 @@ pub(in crate::web) async fn sample(desk: impl Fn() -> Option<Desk>) {
             feed.keep(second);
             if feed.pages() > 0 {
                 feed.tell(&LiveEvent::Second(second));
+                last.ask_device(&desk);
             }
         }
         if feed.pages() > 0 {
             feed.tell(&board_event(&desk));
             if last.sessions_changed(&desk) {
-                feed.tell(&LiveEvent::Changed {
-                    what: Changed::Sessions,
-                });
+                tell_once_committed(desk.clone());
             }
         }
-        while let Ok(what) = news.try_recv() {
-            feed.tell(&LiveEvent::Changed { what });
+        loop {
+            match news.try_recv() {
+                Ok(what) => feed.tell(&LiveEvent::Changed { what }),
+                Err(TryRecvError::Lagged(_)) => feed.tell_everything_changed(),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+            }
         }
     }
+}
+
+/// Tells pages that the log has changed as soon as it shows the change.
+fn tell_once_committed(desk: Desk) {
+    tokio::spawn(async move {
+        // A log that cannot be written is no reason to say nothing.
+        let _ = timeout(COMMIT_WITHIN, desk.journal().flush()).await;
+        desk.tell(Changed::Sessions);
+    });
 }
 
 /// What was there at the last look.
@@ -62,6 +80,7 @@ struct Last {
     sum_us: u64,
     late: u64,
     sessions: Vec<i64>,
+    device_asked: u32,
 }
 
 impl Last {
@@ -87,6 +106,19 @@ impl Last {
         second
     }
 
+    /// Asks the device about its memory now and then, aside.
+    fn ask_device(&mut self, desk: &Desk) {
+        let due = self.device_asked.is_multiple_of(DEVICE_SECONDS);
+        self.device_asked = self.device_asked.wrapping_add(1);
+        if let Some(memory) = desk.facts().device_memory.clone().filter(|_| due) {
+            let desk = desk.clone();
+            spawn_blocking(move || {
+                let bytes = (memory.0)();
+                desk.feed().set_device_bytes(bytes);
+            });
+        }
+    }
+
     fn sessions_changed(&mut self, desk: &Desk) -> bool {
         let calls = desk.journal().live().all();
         let sessions: Vec<i64> = calls.iter().map(|call| call.session).collect();
@@ -103,7 +135,7 @@ pub(super) fn board_event(desk: &Desk) -> LiveEvent {
         name: facts.device.clone(),
         model: facts.model.clone(),
         process_bytes: process_bytes(),
-        device_bytes: None,
+        device_bytes: desk.feed().device_bytes(),
     };
     let Ok(room) = desk.room() else {
         return LiveEvent::Board(Board {
@@ -194,9 +226,12 @@ fn short(n: u64) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// Memory of this process. Source: Linux, proc(5), statm: the second number is resident pages.
+/// Memory of this process. Source: Linux, proc(5): the line `VmRSS` of `status`.
 fn process_bytes() -> Option<u64> {
-    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
-    Some(pages * 4_096)
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1_024)
 }
