@@ -30,7 +30,7 @@ pub struct Chromium {
 
 /// What a test wants of its window.
 pub struct Window<'a> {
-    /// Played into the microphone again and again; `None`: the microphone is refused.
+    /// Played into the microphone once; `None`: the microphone is refused.
     pub microphone: Option<&'a Path>,
     pub size: (u32, u32),
     pub dark: bool,
@@ -132,7 +132,7 @@ impl Chromium {
             Some(file) => {
                 flags.push("--use-fake-ui-for-media-stream".to_owned());
                 flags.push(format!(
-                    "--use-file-for-fake-audio-capture={}",
+                    "--use-file-for-fake-audio-capture={}%noloop",
                     file.display()
                 ));
             }
@@ -281,14 +281,6 @@ impl Chromium {
         .await
     }
 
-    /// The network of this window goes away, or comes back.
-    pub async fn offline(&self, offline: bool) {
-        let params = json!({"offline": offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1});
-        self.devtools("Network.enable", json!({})).await;
-        self.devtools("Network.emulateNetworkConditions", params)
-            .await;
-    }
-
     async fn post(&self, path: &'static str, body: Value) -> Value {
         let command = Vendor { path, body };
         let answer: Result<Value, CmdError> = self.client.issue_cmd(command).await;
@@ -356,7 +348,7 @@ fn port_of(driver: &mut Child) -> u16 {
     let out = driver.stdout.take().expect("it is piped");
     let mut lines = BufReader::new(out).lines().map_while(Result::ok);
     let port = lines.find_map(|line| {
-        let (_, port) = line.split_once("on port ")?;
+        let (_, port) = line.split_once("successfully on port ")?;
         port.trim_end_matches('.').parse().ok()
     });
     std::thread::spawn(move || lines.for_each(drop));

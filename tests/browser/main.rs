@@ -1,24 +1,124 @@
 //! The pages in a real browser (headless Chromium), against the real program with the demo model.
 //!
 //! Without a browser every test here says loudly that it was left out, and how to get one; with
-//! `VIVAVOCE_BROWSER=required` (as in CI) that is a failure. Screenshots of every page lie in `target/screenshots`.
+//! `VIVAVOCE_BROWSER=required` that is a failure. Screenshots of every page lie in `target/screenshots`.
 
 mod chromium;
 mod served;
 mod ui_files;
 
+use std::path::{Path, PathBuf};
+
 use chromium::{Chromium, Window};
+use serde_json::json;
 use served::Served;
 
+fn can_run(test: &str) -> bool {
+    chromium::at_hand(test) && ui_files::made(test)
+}
+
+fn question() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/demo/user_question1.wav")
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_page_comes_without_an_error_in_the_console() {
-    if !chromium::at_hand("the first page") {
+async fn a_caller_is_answered_sees_the_words_and_finds_the_call_in_the_log() {
+    if !can_run("a call in the browser") {
+        return;
+    }
+    let served = Served::start(&[]);
+    let microphone = question();
+    let window = Chromium::open(Window {
+        microphone: Some(&microphone),
+        ..Window::default()
+    })
+    .await;
+    window.goto(&served.page("/talk")).await;
+    window.press("Call").await;
+    window.sees("You are talking").await;
+    let said = "const words = document.querySelector('.words p'); return words && words.innerText.length > 12 || null";
+    window.until("words of the agent", said, json!(null)).await;
+    window.screenshot("talk-live").await;
+    window.press("Hang up").await;
+    window.sees("You hung up").await;
+    window.goto(&served.page("/sessions")).await;
+    window.sees("hung up").await;
+    window.screenshot("sessions").await;
+    let first = window.find("tbody a").await;
+    first.click().await.expect("a link");
+    window.sees("What the agent said").await;
+    window.until("the transcript", said, json!(null)).await;
+    window.screenshot("session").await;
+    assert_eq!(window.console_errors().await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_microphone_the_page_says_what_to_do() {
+    if !can_run("a refused microphone") {
         return;
     }
     let served = Served::start(&[]);
     let window = Chromium::open(Window::default()).await;
-    window.goto(&served.page("/")).await;
-    window.sees("vivavoce").await;
-    window.screenshot("first").await;
+    window.goto(&served.page("/talk")).await;
+    window.press("Call").await;
+    window.sees("microphone was not allowed").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_writes_a_persona_and_its_second_version() {
+    if !can_run("writing a persona") {
+        return;
+    }
+    let served = Served::start(&[]);
+    let window = Chromium::open(Window::default()).await;
+    window.goto(&served.page("/personas")).await;
+    window.sees("Museum guide").await;
+    window.press("New persona").await;
+    window.sees("Save as version 2").await;
+    window.fill("Name", "Night porter").await;
+    window.sees("not saved").await;
+    window.press("Save as version 2").await;
+    window.sees("Save as version 3").await;
+    window.sees("Night porter").await;
+    window.press("Make a link").await;
+    window.sees("Shown this once").await;
+    window.screenshot("persona").await;
     assert_eq!(window.console_errors().await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_page_comes_without_an_error_in_light_dark_and_on_a_phone() {
+    if !can_run("screenshots of every page") {
+        return;
+    }
+    let served = Served::start(&[]);
+    let pages = [
+        ("/", "Welcome"),
+        ("/live", "In time"),
+        ("/talk", "Ready when you are"),
+        ("/personas", "Museum guide"),
+        ("/voices", "NATF0"),
+        ("/sessions", "Sessions"),
+        ("/system", "API tokens"),
+    ];
+    for (look, dark, size) in [
+        ("light", false, (1280, 900)),
+        ("dark", true, (1280, 900)),
+        ("phone", false, (390, 844)),
+    ] {
+        let window = Chromium::open(Window {
+            dark,
+            size,
+            ..Window::default()
+        })
+        .await;
+        for (path, text) in pages {
+            window.goto(&served.page(path)).await;
+            window.sees(text).await;
+            let name = path.trim_start_matches('/');
+            let name = if name.is_empty() { "first" } else { name };
+            window.screenshot(&format!("{name}-{look}")).await;
+            assert_eq!(window.console_errors().await, [""; 0], "{path}");
+        }
+    }
 }

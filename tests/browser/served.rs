@@ -1,29 +1,22 @@
 //! The real program with the demo model, on a port of its own.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
-
-use crate::ui_files;
 
 /// A server that is ready. Killed when dropped.
 pub struct Served {
     child: Child,
     /// `http://127.0.0.1:PORT`.
     pub url: String,
-    pub home: TempDir,
+    _home: TempDir,
 }
 
 impl Served {
     /// With `args` beside `serve`, a free port and no admission control: how busy this machine is must not decide.
     pub fn start(args: &[&str]) -> Self {
-        Self::start_in(TempDir::new().expect("a temp folder"), args)
-    }
-
-    pub fn start_in(home: TempDir, args: &[&str]) -> Self {
-        ui_files::make();
+        let home = TempDir::new().expect("a temp folder");
         let mut command = Command::new(env!("CARGO_BIN_EXE_vivavoce"));
         command
             .env_clear()
@@ -55,20 +48,15 @@ impl Served {
         line_with("ready");
         // What follows is read and forgotten, or the server would stand still at a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
-        Self { child, url, home }
+        Self {
+            child,
+            url,
+            _home: home,
+        }
     }
 
     pub fn page(&self, path: &str) -> String {
         format!("{}{path}", self.url)
-    }
-
-    pub fn port(&self) -> u16 {
-        let (_, port) = self.url.rsplit_once(':').expect("an address with a port");
-        port.parse().expect("a port")
-    }
-
-    pub fn data(&self) -> std::path::PathBuf {
-        Path::join(self.home.path(), ".local/share/vivavoce")
     }
 }
 

@@ -185,14 +185,11 @@ impl Journal {
         }
     }
 
-    /// Tells the writer what can be told later as well.
-    ///
-    /// # Errors
-    /// The queue is full: it comes back.
-    fn try_tell(&self, row: ProgressRow) -> Result<(), ProgressRow> {
+    /// Tells the writer what can be told later as well. It comes back when the queue is full.
+    fn try_tell(&self, row: ProgressRow) -> Option<ProgressRow> {
         match self.tx.try_send(Entry::Progress(row)) {
-            Err(mpsc::error::TrySendError::Full(Entry::Progress(row))) => Err(row),
-            _ => Ok(()),
+            Err(mpsc::error::TrySendError::Full(Entry::Progress(row))) => Some(row),
+            _ => None,
         }
     }
 }

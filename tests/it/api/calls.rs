@@ -111,8 +111,9 @@ async fn values_of_the_query_win_over_the_personas() {
             "{query}"
         );
         drop(caller);
+        let seed_text = seed.to_string();
         let session = newest(&app, |session| {
-            session["seed"] == seed.to_string() && session["persona"] == name
+            session["seed"] == seed_text && session["persona"] == name
         })
         .await;
         assert_eq!(

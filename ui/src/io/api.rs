@@ -112,10 +112,3 @@ pub async fn put<B: Serialize, T: DeserializeOwned>(
 ) -> Answer<T> {
     send(Method::PUT, path, Some(version), body).await
 }
-
-/// A form with a file.
-pub async fn upload<T: DeserializeOwned>(path: &str, form: web_sys::FormData) -> Answer<T> {
-    let request = request(Method::POST, path).body(form);
-    let request = request.map_err(|_| Problem::unreachable())?;
-    read(checked(request.send().await).await?).await
-}

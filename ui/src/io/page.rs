@@ -15,13 +15,18 @@ fn data(name: &str) -> String {
         .unwrap_or_default()
 }
 
+thread_local! {
+    /// Found once, while the page's address is still the one it came from.
+    static ROOT: String = {
+        let here = window().location().href().unwrap_or_default();
+        let way = data("data-root");
+        Url::new_with_base(&way, &here).map(|url| url.href()).unwrap_or(here)
+    };
+}
+
 /// The address of the UI's root, with a slash at its end.
 pub fn root() -> String {
-    let here = window().location().href().unwrap_or_default();
-    let way = data("data-root");
-    Url::new_with_base(&way, &here)
-        .map(|url| url.href())
-        .unwrap_or(here)
+    ROOT.with(Clone::clone)
 }
 
 /// The path of the root without a slash at its end: what the router puts before its routes.
