@@ -4,7 +4,6 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::Child;
 use std::thread;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -88,7 +87,7 @@ impl Server {
                 if wanted(&items) {
                     return items;
                 }
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                crate::support::before_the_next_look().await;
             }
         };
         within("the log to show it", looking).await

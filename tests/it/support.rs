@@ -519,3 +519,8 @@ pub fn block_until(what: &str, mut is_so: impl FnMut() -> bool) {
 pub fn one_tick(clock: &HandClock) {
     clock.allow_us(u64::from(FRAME_MS) * 1_000);
 }
+
+/// A pause between two looks at something that a test waits for.
+pub async fn before_the_next_look() {
+    tokio::time::sleep(Duration::from_millis(20)).await;
+}

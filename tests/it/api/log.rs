@@ -1,7 +1,5 @@
 //! The log of sessions.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::Asking;
@@ -18,7 +16,7 @@ pub async fn newest(app: &TestApp, wanted: impl Fn(&Value) -> bool) -> Value {
             if !newest.is_null() && wanted(&newest) {
                 return newest;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            crate::support::before_the_next_look().await;
         }
     };
     tokio::time::timeout(PATIENCE, looking)

@@ -1,7 +1,6 @@
 //! Audio of calls: kept when the policy says so, fetched by who may, gone when its time is over.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::Value;
@@ -51,7 +50,7 @@ async fn fetched(app: &TestApp, path: &str) -> Vec<u8> {
             if response.status().is_success() {
                 return response.bytes().await.unwrap().to_vec();
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            crate::support::before_the_next_look().await;
         }
     };
     within("the recording", fetching).await
