@@ -13,4 +13,5 @@ pub mod sessions;
 pub mod stepper;
 pub mod store;
 pub mod telemetry;
+pub mod voice_sample;
 pub mod web;

@@ -105,6 +105,18 @@ impl PrepareCall for TestPrepare {
         self.inner.remove_voice(name);
     }
 
+    fn restore_voice(&self, name: &str) -> bool {
+        self.inner.restore_voice(name)
+    }
+
+    fn convert_bundle(&self, file: &str, bundle: &[u8]) -> Result<Vec<u8>, AddVoiceError> {
+        self.inner.convert_bundle(file, bundle)
+    }
+
+    fn recording_frames_max(&self) -> usize {
+        self.inner.recording_frames_max()
+    }
+
     fn voice_from_recording(&self, pcm: &[f32]) -> Result<Vec<u8>, AddVoiceError> {
         self.inner.voice_from_recording(pcm)
     }

@@ -45,6 +45,19 @@ pub trait EngineRoom: Send + Sync {
     /// Takes a voice out; calls that run with it go on.
     fn remove_voice(&self, name: &str);
 
+    /// Puts a voice of the model's own back that was taken out. Whether the model has one of that name.
+    fn restore_voice(&self, name: &str) -> bool;
+
+    /// The bytes of a bundle in safetensors form; `file_name` says which container it is. Reads it whole, so call it
+    /// where blocking is allowed.
+    ///
+    /// # Errors
+    /// [`AddVoiceError`]: one line.
+    fn convert_bundle(&self, file_name: &str, bundle: &[u8]) -> Result<Vec<u8>, AddVoiceError>;
+
+    /// The most frames of 80 ms that a recording may have for this model.
+    fn recording_frames_max(&self) -> usize;
+
     /// Turns a recording (24 kHz mono) into the bytes of a bundle (safetensors). Takes seconds of a processor: call it
     /// where blocking is allowed. Never touches the tick.
     ///
@@ -123,6 +136,18 @@ impl<P: PrepareCall> EngineRoom for Room<P> {
 
     fn remove_voice(&self, name: &str) {
         self.prepare.remove_voice(name);
+    }
+
+    fn restore_voice(&self, name: &str) -> bool {
+        self.prepare.restore_voice(name)
+    }
+
+    fn convert_bundle(&self, file_name: &str, bundle: &[u8]) -> Result<Vec<u8>, AddVoiceError> {
+        self.prepare.convert_bundle(file_name, bundle)
+    }
+
+    fn recording_frames_max(&self) -> usize {
+        self.prepare.recording_frames_max()
     }
 
     fn voice_from_recording(&self, pcm: &[f32]) -> Result<Vec<u8>, AddVoiceError> {

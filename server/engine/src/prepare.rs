@@ -1,6 +1,7 @@
 //! From a caller's wish to a call that can be seated.
 //!
-//! Lives here: [`CallMaker`], which fills in what a wish leaves open. May not live here: queries, rows, the tick.
+//! Lives here: [`CallMaker`], which fills in what a wish leaves open, and the voices there are. May not live here:
+//! queries, rows, the tick.
 
 use std::sync::Arc;
 
@@ -9,8 +10,9 @@ use slots::call::{
 };
 
 use crate::config::ModelConfig;
-use crate::prompt::{Prompt, live_positions_max};
+use crate::prompt::{Prompt, live_positions_max, unknown_voice};
 use crate::voice_model::VoiceCall;
+use crate::voices::{BundleError, NamedVoice, Shelf, VoiceBundle, frames_max};
 use crate::weights::Checkpoint;
 
 /// The persona of calls that bring none. Source: the published web client's first example.
@@ -27,26 +29,40 @@ pub const DEMO_PERSONAS: [&str; 4] = [
 pub const DEFAULT_VOICE: &str = "NATF0";
 
 /// Looks voices up and turns role texts into tokens. Shared by all callers.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct CallMaker {
     checkpoint: Arc<Checkpoint>,
     personas: Vec<String>,
-    default_voice: Option<String>,
+    shelf: Shelf,
 }
 
 impl CallMaker {
     /// For calls to `checkpoint`; the first of `personas` is the role of calls that bring none.
     pub fn new(checkpoint: Arc<Checkpoint>, personas: &[&str]) -> Self {
-        let voices = checkpoint.voices();
-        let first = voices.names().next().map(str::to_owned);
-        let default_voice = match voices.get(DEFAULT_VOICE) {
-            Some((name, _)) => Some(name.to_owned()),
-            None => first,
-        };
         Self {
             personas: personas.iter().map(|&text| text.to_owned()).collect(),
-            default_voice,
+            shelf: Shelf::new(Arc::clone(checkpoint.voices())),
             checkpoint,
+        }
+    }
+
+    /// The voice of calls that bring none.
+    fn default_voice(&self) -> Option<NamedVoice> {
+        let default = self.shelf.get(DEFAULT_VOICE);
+        default.or_else(|| self.shelf.all().into_iter().next())
+    }
+
+    fn voice(&self, name: Option<&str>) -> Result<Option<NamedVoice>, PrepareError> {
+        let Some(name) = name else {
+            return Ok(self.default_voice());
+        };
+        match self.shelf.get(name) {
+            Some(voice) => Ok(Some(voice)),
+            None => {
+                let known = self.shelf.all();
+                let known = known.iter().map(|(name, _)| name.as_str());
+                Err(unknown_voice(name, known))
+            }
         }
     }
 
@@ -72,8 +88,8 @@ impl CallMaker {
         let text = given
             .or(self.personas.first().map(String::as_str))
             .unwrap_or_default();
-        let voice = spec.voice.as_deref().or(self.default_voice.as_deref());
-        let prompt = Prompt::new(&self.checkpoint, voice, text, positions_max)?;
+        let voice = self.voice(spec.voice.as_deref())?;
+        let prompt = Prompt::of(&self.checkpoint, voice, text, positions_max)?;
         Ok(VoiceCall {
             prompt,
             sampling: spec.sampling,
@@ -119,29 +135,67 @@ impl PrepareCall for CallMaker {
     }
 
     fn voice_facts(&self) -> Vec<VoiceFacts> {
-        let voices = self.checkpoint.voices();
-        let facts = |name: &str| {
-            voices.get(name).map(|(name, bundle)| VoiceFacts {
-                name: name.to_owned(),
-                frames: bundle.n,
-                is_default: self.default_voice.as_deref() == Some(name),
-            })
+        let default = self.default_voice().map(|(name, _)| name);
+        let facts = |(name, bundle): NamedVoice| VoiceFacts {
+            frames: bundle.n,
+            is_default: default.as_ref() == Some(&name),
+            name,
         };
-        voices.names().filter_map(facts).collect()
+        self.shelf.all().into_iter().map(facts).collect()
     }
 
-    fn add_voice(&self, _: &str, _: &str, _: &[u8]) -> Result<VoiceFacts, AddVoiceError> {
-        Err(AddVoiceError {
-            what: "voices cannot be added yet".to_owned(),
+    fn add_voice(
+        &self,
+        name: &str,
+        file_name: &str,
+        bundle: &[u8],
+    ) -> Result<VoiceFacts, AddVoiceError> {
+        let bundle = VoiceBundle::read(file_name, bundle, self.checkpoint.config());
+        let bundle = bundle.map_err(|error| refused(&BadBundle(error)))?;
+        let frames = bundle.n;
+        self.shelf
+            .add(name, bundle)
+            .map_err(|error| refused(&error))?;
+        let default = self.default_voice().map(|(name, _)| name);
+        Ok(VoiceFacts {
+            name: name.to_owned(),
+            frames,
+            is_default: default.as_deref() == Some(name),
         })
     }
 
-    fn remove_voice(&self, _: &str) {}
+    fn remove_voice(&self, name: &str) {
+        self.shelf.remove(name);
+    }
 
-    fn voice_from_recording(&self, _: &[f32]) -> Result<Vec<u8>, AddVoiceError> {
-        Err(AddVoiceError {
-            what: "voices cannot be made from recordings yet".to_owned(),
-        })
+    fn restore_voice(&self, name: &str) -> bool {
+        self.shelf.put_back(name)
+    }
+
+    fn convert_bundle(&self, file_name: &str, bundle: &[u8]) -> Result<Vec<u8>, AddVoiceError> {
+        let config = self.checkpoint.config();
+        VoiceBundle::converted(file_name, bundle, config)
+            .map_err(|error| refused(&BadBundle(error)))
+    }
+
+    fn recording_frames_max(&self) -> usize {
+        frames_max(self.checkpoint.config())
+    }
+
+    fn voice_from_recording(&self, pcm: &[f32]) -> Result<Vec<u8>, AddVoiceError> {
+        let bundle = VoiceBundle::record(&self.checkpoint, pcm).map_err(|error| refused(&error))?;
+        Ok(bundle.to_safetensors(self.checkpoint.config()))
+    }
+}
+
+/// A bundle's error as a whole sentence: its text leaves the subject to whoever knows the file's name.
+#[derive(Debug, thiserror::Error)]
+#[error("this bundle: {0}")]
+struct BadBundle(BundleError);
+
+fn refused(error: &dyn std::error::Error) -> AddVoiceError {
+    AddVoiceError {
+        what: error.to_string(),
     }
 }
 

@@ -9,7 +9,7 @@ use slots::call::PrepareError;
 
 use crate::config::{ModelConfig, PromptConfig};
 use crate::tokens::{Staging, TokenRow};
-use crate::voices::VoiceBundle;
+use crate::voices::{NamedVoice, VoiceBundle};
 use crate::weights::{Checkpoint, Digest};
 
 /// Characters of an unknown voice's name that an error repeats.
@@ -109,25 +109,29 @@ impl Prompt {
         text: &str,
         positions_max: usize,
     ) -> Result<Self, PrepareError> {
-        let config = checkpoint.config();
-        let found = match voice {
-            None => None,
-            Some(name) => Some(checkpoint.voices().get(name).ok_or_else(|| {
-                let known: Vec<&str> = checkpoint.voices().names().collect();
-                PrepareError::UnknownVoice {
-                    name: name.chars().take(SHOWN_NAME_CHARS_MAX).collect(),
-                    known: known.join(", "),
-                }
-            })?),
+        let library = checkpoint.voices();
+        let find = |name: &str| match library.get(name) {
+            Some((name, bundle)) => Ok((name.to_owned(), Arc::clone(bundle))),
+            None => Err(unknown_voice(name, library.names())),
         };
+        let voice = voice.map(find).transpose()?;
+        Self::of(checkpoint, voice, text, positions_max)
+    }
+
+    /// The same with a voice that is at hand.
+    ///
+    /// # Errors
+    /// [`PrepareError::PromptTooLong`].
+    pub fn of(
+        checkpoint: &Checkpoint,
+        voice: Option<NamedVoice>,
+        text: &str,
+        positions_max: usize,
+    ) -> Result<Self, PrepareError> {
+        let config = checkpoint.config();
         let wrapped = wrap_role_text(text, &config.prompt);
         let text_ids = wrapped.map_or_else(Vec::new, |text| checkpoint.tokenizer().encode(&text));
-        let bundle = found.map(|(name, bundle)| (name.to_owned(), Arc::clone(bundle)));
-        let positions = positions(
-            config,
-            bundle.as_ref().map(|(_, voice)| &**voice),
-            &text_ids,
-        );
+        let positions = positions(config, voice.as_ref().map(|(_, voice)| &**voice), &text_ids);
         if positions > positions_max {
             return Err(PrepareError::PromptTooLong {
                 positions,
@@ -138,7 +142,7 @@ impl Prompt {
         Ok(Self::from_parts(
             config,
             checkpoint.digest(),
-            bundle,
+            voice,
             text_ids,
         ))
     }
@@ -147,7 +151,7 @@ impl Prompt {
     pub fn from_parts(
         config: &ModelConfig,
         checkpoint: Digest,
-        voice: Option<(String, Arc<VoiceBundle>)>,
+        voice: Option<NamedVoice>,
         text_ids: Vec<u32>,
     ) -> Self {
         let (voice, bundle) = voice.unzip();
@@ -171,6 +175,14 @@ impl Prompt {
     /// Positions the prompt takes in the temporal transformer.
     pub fn positions(&self) -> usize {
         self.inputs.len()
+    }
+}
+
+/// The error that names what is known.
+pub(crate) fn unknown_voice<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> PrepareError {
+    PrepareError::UnknownVoice {
+        name: name.chars().take(SHOWN_NAME_CHARS_MAX).collect(),
+        known: known.collect::<Vec<_>>().join(", "),
     }
 }
 

@@ -1,14 +1,20 @@
 //! Voices: recorded prompts that give the agent its voice, found by name.
 //!
-//! Lives here: [`VoiceLibrary`] (all voices of a model), [`VoiceBundle`] (one voice), the limits on both.
+//! Lives here: [`VoiceLibrary`] (all voices of a model's folder), [`VoiceBundle`] (one voice), the limits on both.
 //! May not live here: staging and prompts. Names from callers are only compared with known names, never made a path.
 //!
-//! `bundle.rs` reads one file, `pickle.rs` and `zip.rs` are its formats, `archive.rs` reads `voices.tgz`.
+//! `bundle.rs` reads one file, `pickle.rs` and `zip.rs` are its formats, `archive.rs` reads `voices.tgz`; `record.rs`
+//! makes a voice out of a recording, `shelf.rs` knows which voices can be called now.
 
 mod archive;
 mod bundle;
 mod pickle;
+pub(crate) mod record;
+mod shelf;
 mod zip;
+
+pub use record::{RecordError, frames_max};
+pub use shelf::{NamedVoice, Shelf, ShelfError};
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -222,6 +222,18 @@ pub trait PrepareCall: Send + Sync + 'static {
     /// Takes a voice out; calls that run with it go on.
     fn remove_voice(&self, name: &str);
 
+    /// Puts a voice of the model's own back that was taken out. Whether the model has one of that name.
+    fn restore_voice(&self, name: &str) -> bool;
+
+    /// The bytes of a bundle in safetensors form, out of any container; the end of `file_name` says which one it is.
+    ///
+    /// # Errors
+    /// [`AddVoiceError`]: it cannot be read, or belongs to another model.
+    fn convert_bundle(&self, file_name: &str, bundle: &[u8]) -> Result<Vec<u8>, AddVoiceError>;
+
+    /// The most frames of 80 ms that a recording may have for this model.
+    fn recording_frames_max(&self) -> usize;
+
     /// Turns a recording (24 kHz mono, in -1..=1) into the bytes of a bundle in safetensors form.
     ///
     /// # Errors

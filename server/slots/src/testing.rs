@@ -1,12 +1,15 @@
 //! A scripted engine for tests and benches: it does what its script says, and panics when it is misused.
 //!
-//! Lives here: [`ScriptedEngine`], its call, its log, and [`ScriptedPrepare`].
+//! Lives here: [`ScriptedEngine`], its call, its log; [`ScriptedPrepare`] stands in `testing/prepare.rs`.
 //! May not live here: clocks. What a step costs is up to the hook that a test hands in.
+
+mod prepare;
+
+pub use prepare::{ScriptedPrepare, scripted_bundle};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use crate::call::{AddVoiceError, CallSpec, PrepareCall, PrepareError, PromptFacts, VoiceFacts};
 use crate::engine::{
     Engine, EngineError, FrameKind, FrameOutput, Readiness, RowFault, SeatError, TickPlan,
 };
@@ -301,93 +304,5 @@ fn readiness(chunks_left: u32) -> Readiness {
     match chunks_left {
         0 => Readiness::Live,
         chunks_left => Readiness::Prefill { chunks_left },
-    }
-}
-
-/// Prepares calls for the scripted engine: a role text of n bytes takes n positions.
-#[derive(Clone, Debug)]
-pub struct ScriptedPrepare {
-    /// Names of the voices, sorted; the n-th speaks at level (n + 1) / 100.
-    pub voices: Vec<String>,
-    /// Chunks of every prompt.
-    pub chunks: u32,
-}
-
-impl Default for ScriptedPrepare {
-    fn default() -> Self {
-        Self {
-            voices: vec!["NATF0".into(), "NATM0".into()],
-            chunks: 0,
-        }
-    }
-}
-
-impl PrepareCall for ScriptedPrepare {
-    type Call = ScriptedCall;
-
-    fn prepare(&self, spec: &CallSpec) -> Result<ScriptedCall, PrepareError> {
-        let nth = match &spec.voice {
-            None => 0,
-            Some(name) => self
-                .voices
-                .iter()
-                .position(|voice| voice == name)
-                .ok_or_else(|| PrepareError::UnknownVoice {
-                    name: name.clone(),
-                    known: self.voices.join(", "),
-                })?,
-        };
-        let positions = spec.text_prompt.as_deref().map_or(0, str::len);
-        if positions > POSITIONS_MAX {
-            return Err(PrepareError::PromptTooLong {
-                positions,
-                text_tokens: positions,
-                positions_max: POSITIONS_MAX,
-            });
-        }
-        Ok(ScriptedCall {
-            chunks: self.chunks,
-            positions,
-            voice: (nth + 1) as f32 / 100.0,
-            warm_up: 0,
-        })
-    }
-
-    fn model_id(&self) -> String {
-        "scripted".to_owned()
-    }
-
-    fn prompt_facts(&self, spec: &CallSpec) -> Result<PromptFacts, PrepareError> {
-        let text_tokens = spec.text_prompt.as_deref().map_or(0, str::len);
-        Ok(PromptFacts {
-            text_tokens,
-            positions: text_tokens,
-            positions_max: POSITIONS_MAX,
-        })
-    }
-
-    fn voice_facts(&self) -> Vec<VoiceFacts> {
-        let voices = self.voices.iter().enumerate();
-        voices
-            .map(|(nth, name)| VoiceFacts {
-                name: name.clone(),
-                frames: 1,
-                is_default: nth == 0,
-            })
-            .collect()
-    }
-
-    fn add_voice(&self, _: &str, _: &str, _: &[u8]) -> Result<VoiceFacts, AddVoiceError> {
-        Err(AddVoiceError {
-            what: "the scripted engine takes no new voices".to_owned(),
-        })
-    }
-
-    fn remove_voice(&self, _: &str) {}
-
-    fn voice_from_recording(&self, _: &[f32]) -> Result<Vec<u8>, AddVoiceError> {
-        Err(AddVoiceError {
-            what: "the scripted engine takes no recordings".to_owned(),
-        })
     }
 }

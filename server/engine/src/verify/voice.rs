@@ -2,10 +2,9 @@
 
 use slots::engine::EngineError;
 
-use crate::backend::{Backend, Lanes};
-use crate::codec::Codec;
-use crate::model::{Loader, RingRule, Temporal};
-use crate::tokens::Staging;
+use crate::backend::Backend;
+use crate::model::{Loader, Temporal};
+use crate::voices::record;
 use crate::weights::Checkpoint;
 
 use super::goldens::Goldens;
@@ -26,58 +25,19 @@ pub(super) fn compare<B: Backend>(
     let topic = golden.topic();
     let config = checkpoint.config();
     let pcm = golden.f32s("pcm")?;
-    let frames = golden.shape("pcm")?[0];
 
     let mut backend = make()?;
-    let mut loader = Loader {
-        backend: &mut backend,
-        tensors: checkpoint.codec_tensors(),
-    };
-    let mut codec = Codec::load(&mut loader, config, RingRule::Full, 1)?;
-    let mut lanes = Lanes::default();
-    lanes.set(&[0], 1, backend.padded());
-    let (mut codes, mut frame_codes) = (Vec::new(), Vec::new());
-    for frame in pcm.chunks_exact(pcm.len() / frames) {
-        codec.encode(
-            &mut backend,
-            &lanes,
-            frame,
-            &mut frame_codes,
-            &mut |_, _, _| Ok(()),
-        )?;
-        codes.push(frame_codes.clone());
-    }
+    let codes = record::encode(&mut backend, checkpoint, &pcm)?;
     let found: Vec<i64> = codes.iter().flatten().map(|&code| code.into()).collect();
     report.equal(topic, "codes", &found, &golden.i64s("codes")?);
 
-    let mut staging = Staging::new(config);
-    let streams = staging.streams();
-    let mut fed = Vec::new();
-    for codes in &codes {
-        staging.give_text(config.prompt.text_while_prompting);
-        staging.give_agent(codes);
-        let given = staging.give_user(&config.prompt.sine_tokens);
-        let call = given.and_then(|()| staging.begin_call());
-        let call = call.map_err(|error| VerifyError::Conversation {
-            what: error.to_string(),
-        })?;
-        if let Some(call) = call {
-            fed.extend_from_slice(&call.input[..streams]);
-            staging.end_call(config.prompt.text_while_prompting, &[]);
-        }
-    }
+    let staged = record::stage(config, &codes).map_err(|error| VerifyError::Conversation {
+        what: error.to_string(),
+    })?;
     let recorded = golden.i64s("cache")?;
-    let columns = recorded.len() / streams;
-    // Position p of a stream is in column p modulo the ring's width.
-    let newest = staging.calls();
-    let mut cache = vec![0i64; recorded.len()];
-    for position in (newest + 1).saturating_sub(columns as u64)..=newest {
-        let row = staging.tokens_at(position);
-        for stream in 0..streams {
-            let column = position as usize % columns;
-            cache[stream * columns + column] = row[stream].into();
-        }
-    }
+    let columns = recorded.len() / config.streams();
+    let cells = staged.cache.iter().flat_map(|row| &row[..columns]);
+    let cache: Vec<i64> = cells.map(|&token| token.into()).collect();
     report.equal(topic, "cache", &cache, &recorded);
 
     let mut loader = Loader {
@@ -86,7 +46,7 @@ pub(super) fn compare<B: Backend>(
     };
     let mut temporal = Temporal::load(&mut loader, config, 1, &mut || {})?;
     let mut embeddings = Vec::new();
-    temporal.embed(&mut backend, &fed, &mut Vec::new())?;
+    temporal.embed(&mut backend, &staged.fed, &mut Vec::new())?;
     backend.download(temporal.input(), &mut embeddings)?;
     let what = "embeddings_f32";
     report.absolute(topic, what, &embeddings, &golden.f32s(what)?, HIDDEN);
