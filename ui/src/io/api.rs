@@ -17,6 +17,15 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// Something the page found out by itself.
+    pub fn of_page(text: String) -> Self {
+        Self {
+            status: 0,
+            code: "page".to_owned(),
+            text,
+        }
+    }
+
     fn unreachable() -> Self {
         Self {
             status: 0,

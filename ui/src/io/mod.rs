@@ -5,5 +5,7 @@
 pub mod api;
 pub mod events;
 pub mod line;
+pub mod listen;
+pub mod listing;
 pub mod page;
 pub mod sound;

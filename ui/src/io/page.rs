@@ -113,3 +113,30 @@ pub fn local_time(at_ms: i64) -> String {
     let date = js_sys::Date::new(&JsValue::from_f64(at_ms as f64));
     String::from(date.to_locale_string("default", &JsValue::UNDEFINED))
 }
+
+/// When a day begins on this person's clock: `day` as a date field gives it. Days after it with `plus_days`.
+pub fn day_ms(day: &str, plus_days: u32) -> Option<i64> {
+    if day.is_empty() {
+        return None;
+    }
+    // Without a zone a date with a time means the local one.
+    let date = js_sys::Date::new(&JsValue::from_str(&format!("{day}T00:00:00")));
+    date.set_date(date.get_date() + plus_days);
+    Some(date.get_time())
+        .filter(|ms| ms.is_finite())
+        .map(|ms| ms as i64)
+}
+
+/// The text of a file that the person chose; empty if it cannot be read.
+pub async fn text_of(file: &web_sys::File) -> String {
+    let text = wasm_bindgen_futures::JsFuture::from(file.text()).await;
+    text.ok()
+        .and_then(|text| text.as_string())
+        .unwrap_or_default()
+}
+
+pub fn forget(name: &str) {
+    if let Ok(Some(storage)) = window().local_storage() {
+        let _ = storage.remove_item(name);
+    }
+}

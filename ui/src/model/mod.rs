@@ -2,8 +2,11 @@
 //!
 //! May not live here: Leptos, web-sys, fetching, drawing.
 
+pub mod board;
 pub mod call;
 pub mod diff;
+pub mod persona_form;
 pub mod resample;
+pub mod session_filter;
 pub mod text;
 pub mod transcript;

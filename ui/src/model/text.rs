@@ -17,6 +17,14 @@ pub fn ms(us: u32) -> String {
     }
 }
 
+/// Milliseconds as a length a person waits.
+pub fn seconds(ms: u32) -> String {
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        _ => format!("{:.1} s", f64::from(ms) / 1_000.0),
+    }
+}
+
 pub fn bytes(bytes: u64) -> String {
     match bytes {
         0..1_000_000 => format!("{} kB", bytes / 1_000),
@@ -55,6 +63,7 @@ mod tests {
             ["0:00", "0:59", "1:01:01"]
         );
         assert_eq!([ms(1_234), ms(79_500)], ["1.2 ms", "80 ms"]);
+        assert_eq!([seconds(80), seconds(1_249)], ["80 ms", "1.2 s"]);
         assert_eq!([bytes(999_000), bytes(41_000_000)], ["999 kB", "41.0 MB"]);
         assert_eq!(address_part("a b/ü&c"), "a%20b%2F%C3%BC%26c");
     }

@@ -15,7 +15,10 @@ use leptos_router::path;
 use wire::api::account::{Account, Role};
 
 use crate::io::{api, page};
+use crate::view::ask::{Ask, AskPlace};
+use crate::view::icons::{self, Icon};
 use crate::view::loaded::Loaded;
+use crate::view::theme::{self, ThemeSwitch};
 
 /// Who is asking, for all pages.
 #[derive(Clone, Copy)]
@@ -32,9 +35,7 @@ pub fn App() -> impl IntoView {
     let me = Me(RwSignal::new(None));
     provide_context(me);
     me.ask();
-    if let Some(theme) = page::recall("theme") {
-        theme_of(&theme);
-    }
+    theme::recall();
     view! {
         <Router base=page::base()>
             <a class="skip" href="#main">"Skip to content"</a>
@@ -47,45 +48,21 @@ pub fn App() -> impl IntoView {
     }
 }
 
-fn theme_of(theme: &str) {
-    if let Some(root) = page::window()
-        .document()
-        .and_then(|document| document.document_element())
-    {
-        let _ = root.set_attribute("data-theme", theme);
-    }
-}
-
 #[component]
 fn Operator() -> impl IntoView {
-    let switch_theme = move |_| {
-        let dark = page::window()
-            .match_media("(prefers-color-scheme: dark)")
-            .ok()
-            .flatten();
-        let now = page::recall("theme").unwrap_or_else(|| {
-            if dark.is_some_and(|query| query.matches()) {
-                "dark".to_owned()
-            } else {
-                "light".to_owned()
-            }
-        });
-        let next = if now == "dark" { "light" } else { "dark" };
-        page::remember("theme", next);
-        theme_of(next);
-    };
+    let ask = Ask::provide();
     view! {
         <div class="desk">
             <nav aria-label="Main">
                 <p class="mark" aria-hidden="true"><svg viewBox="0 0 32 32"><path class="caller" d="M3 14v4M7 11v10M11 7v18M15 12v8" />
                     <path class="agent" d="M17.5 12v8M21 7v18M25 11v10M29 14v4" /></svg><span>"vivavoce"</span></p>
-                <A href="/live">"Live"</A>
-                <A href="/talk">"Talk"</A>
-                <A href="/personas">"Personas"</A>
-                <A href="/voices">"Voices"</A>
-                <A href="/sessions">"Sessions"</A>
-                <A href="/system">"System"</A>
-                <button class="plain theme" on:click=switch_theme>"Light or dark"</button>
+                <A href="/live"><Icon path=icons::LIVE />"Live"</A>
+                <A href="/talk"><Icon path=icons::TALK />"Talk"</A>
+                <A href="/personas"><Icon path=icons::PERSONAS />"Personas"</A>
+                <A href="/voices"><Icon path=icons::VOICES />"Voices"</A>
+                <A href="/sessions"><Icon path=icons::SESSIONS />"Sessions"</A>
+                <A href="/system"><Icon path=icons::SYSTEM />"System"</A>
+                <ThemeSwitch />
             </nav>
             <main id="main" tabindex="-1">
                 <Routes fallback=|| view! { <h1>"Nothing here"</h1><p><A href="/">"Go to the first page"</A></p> }>
@@ -102,6 +79,7 @@ fn Operator() -> impl IntoView {
                     <Route path=path!("/sign-in") view=live::LivePage />
                 </Routes>
             </main>
+            <AskPlace ask=ask />
         </div>
     }
 }

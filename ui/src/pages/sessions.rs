@@ -1,38 +1,58 @@
-//! The log of sessions: the list, and one with its timeline, words and sound.
+//! The log of sessions: the list; one session is in `one`.
+
+mod one;
 
 use leptos::prelude::*;
-use leptos::task::spawn_local;
 use leptos_router::components::A;
-use leptos_router::hooks::{use_navigate, use_params_map};
-use ui::model::text::{address_part, clock, ms, reason};
-use ui::model::transcript::Transcript;
+use ui::model::session_filter::SessionFilter;
+use ui::model::text::{clock, reason};
 use wire::api::Page;
 use wire::api::live::{Changed, LiveEvent};
-use wire::api::sessions::{SessionDetail, SessionSummary, TranscriptPiece};
+use wire::api::personas::Persona;
+use wire::api::sessions::SessionSummary;
+use wire::notice::EndReason;
 
-use crate::io::{api, events, page};
-use crate::view::loaded::{LastTrouble, Loaded};
-use crate::view::waves::CallShape;
+use crate::io::listing::{Listing, settled};
+use crate::io::{events, page};
+use crate::view::loaded::Loaded;
+
+pub use one::SessionPage;
 
 #[component]
 pub fn SessionsPage() -> impl IntoView {
-    let list = RwSignal::new(None);
-    let (caller, words, ended) = (
-        RwSignal::new(String::new()),
-        RwSignal::new(String::new()),
-        RwSignal::new(String::new()),
-    );
-    let cursors = RwSignal::new(Vec::<String>::new());
-    let ask = move || {
-        let cursor = cursors.with(|cursors| cursors.last().cloned().unwrap_or_default());
-        let path = format!(
-            "api/sessions?caller={}&query={}&reason={}&cursor={cursor}",
-            address_part(&caller.get()),
-            address_part(&words.get()),
-            ended.get()
-        );
-        spawn_local(async move { list.set(Some(api::get::<Page<SessionSummary>>(&path).await)) });
-    };
+    let list = Listing::<Page<SessionSummary>>::new();
+    let personas = Listing::<Page<Persona>>::new();
+    personas.ask("api/personas?limit=200");
+    let text = || RwSignal::new(String::new());
+    let (caller, words, voice) = (text(), text(), text());
+    let (persona, ended, from, to) = (text(), text(), text(), text());
+    let (caller_calm, words_calm, voice_calm) = (settled(caller), settled(words), settled(voice));
+    let filter = Memo::new(move |_| SessionFilter {
+        caller: caller_calm.get(),
+        words: words_calm.get(),
+        voice: voice_calm.get(),
+        persona_id: persona.get(),
+        ended: ended.get(),
+        from_ms: page::day_ms(&from.get(), 0),
+        // Up to the end of that day.
+        to_ms: page::day_ms(&to.get(), 1),
+    });
+    // The way back: cursors of the pages that were turned.
+    let turned = RwSignal::new(Vec::<String>::new());
+    let ask =
+        move || {
+            list.ask(filter.with(|filter| {
+                turned.with(|turned| filter.path(turned.last().map(String::as_str)))
+            }))
+        };
+    Effect::new(move |before: Option<SessionFilter>| {
+        let now = filter.get();
+        // Another question begins at its first page.
+        if before.is_some_and(|before| before != now) && !turned.with_untracked(Vec::is_empty) {
+            turned.set(Vec::new());
+        }
+        now
+    });
     Effect::new(move |_| ask());
     events::follow(move |event| {
         if event
@@ -43,24 +63,38 @@ pub fn SessionsPage() -> impl IntoView {
             untrack(ask);
         }
     });
+    let clear = move |_| {
+        for field in [caller, words, voice, persona, ended, from, to] {
+            field.set(String::new());
+        }
+    };
     view! {
         <h1>"Sessions"</h1>
-        <div class="bar"><label>"Caller"<input type="search" bind:value=caller /></label><label>"The agent said"<input type="search" bind:value=words /></label>
-            <label>"Ended"<select bind:value=ended><option value="">"in any way"</option>
-                {["hung_up", "full", "peer_gone", "cut_off", "closed_by_operator", "row_fault", "engine_fault"].into_iter().map(|name| view! { <option value=name>{reason(name)}</option> }).collect_view()}</select></label></div>
-        <Loaded answer=list show={move |list: Page<SessionSummary>| {
-            let next = list.next.clone();
-            match list.items.is_empty() {
-                true => view! { <p class="quiet">"No calls here yet."</p> }.into_any(),
+        <form class="bar" role="search" on:submit=|event| event.prevent_default()>
+            <label>"Caller"<input type="search" bind:value=caller /></label>
+            <label>"The agent said"<input type="search" bind:value=words /></label>
+            <label>"Persona"<select bind:value=persona><option value="">"any"</option>
+                {move || personas.answer.get().and_then(Result::ok).map(|all| all.items.into_iter().map(|persona| view! {
+                    <option value=persona.id.to_string()>{persona.draft.name}</option> }).collect_view())}</select></label>
+            <label>"Voice"<input type="search" bind:value=voice /></label>
+            <label>"Ended"<select bind:value=ended><option value="">"in any way"</option><option value="running">"not yet: running"</option>
+                <option value="cut_off">{reason("cut_off")}</option>
+                {EndReason::ALL.into_iter().map(|why| view! { <option value=why.name()>{reason(why.name())}</option> }).collect_view()}</select></label>
+            <label>"From"<input type="date" bind:value=from /></label>
+            <label>"To"<input type="date" bind:value=to /></label>
+            {move || (!filter.with(SessionFilter::is_empty)).then(|| view! { <button type="button" class="plain" on:click=clear>"Clear"</button> })}
+        </form>
+        <Loaded answer=list.answer show={move |page: Page<SessionSummary>| {
+            let next = page.next.clone();
+            match page.items.is_empty() {
+                true if filter.with_untracked(SessionFilter::is_empty) => view! {
+                    <p class="empty">"No calls here yet. "<A href="/talk">"Make the first one."</A></p> }.into_any(),
+                true => view! { <p class="empty">"No session fits."</p> }.into_any(),
                 false => view! {
-                    <table><thead><tr><th>"Began"</th><th>"Caller"</th><th>"Persona"</th><th>"Length"</th><th>"Words"</th><th>"Ended"</th></tr></thead>
-                    <tbody>{list.items.into_iter().map(|session| view! { <tr>
-                        <td><A href=format!("/sessions/{}", session.id)>{page::local_time(session.began_at_ms)}</A></td><td class="caller">{session.caller}</td><td class="agent">{session.persona}</td>
-                        <td>{clock(session.counters.frames as f64 * 80.0)}</td><td>{session.words}</td>
-                        <td>{session.end_reason.map_or("running".to_owned(), |name| reason(&name))}</td></tr> }).collect_view()}</tbody></table>
+                    <Rows sessions=page.items />
                     <div class="actions">
-                        {move || (!cursors.with(Vec::is_empty)).then(|| view! { <button on:click=move |_| cursors.update(|all| drop(all.pop()))>"Newer"</button> })}
-                        {next.map(|next| view! { <button on:click=move |_| cursors.update(|all| all.push(next.clone()))>"Older"</button> })}
+                        {move || (!turned.with(Vec::is_empty)).then(|| view! { <button type="button" on:click=move |_| turned.update(|all| drop(all.pop()))>"Newer"</button> })}
+                        {next.map(|next| view! { <button type="button" on:click=move |_| turned.update(|all| all.push(next.clone()))>"Older"</button> })}
                     </div> }.into_any(),
             }
         }} />
@@ -68,76 +102,24 @@ pub fn SessionsPage() -> impl IntoView {
 }
 
 #[component]
-pub fn SessionPage() -> impl IntoView {
-    let params = use_params_map();
-    let id = params.with_untracked(|params| {
-        params
-            .get("id")
-            .and_then(|id| id.parse::<i64>().ok())
-            .unwrap_or(0)
-    });
-    let session = RwSignal::new(None);
-    let said = RwSignal::new(None);
-    let problem = RwSignal::new(None);
-    spawn_local(async move {
-        session.set(Some(
-            api::get::<SessionDetail>(&format!("api/sessions/{id}")).await,
-        ));
-        said.set(Some(
-            api::get::<Page<TranscriptPiece>>(&format!("api/sessions/{id}/transcript")).await,
-        ));
-    });
-    let navigate = use_navigate();
-    let delete = move |_| {
-        if page::window().confirm_with_message(
-            "Delete this session with transcript and recording? It cannot be brought back.",
-        ) != Ok(true)
-        {
-            return;
+fn Rows(sessions: Vec<SessionSummary>) -> impl IntoView {
+    let row = |session: SessionSummary| {
+        let length = clock(session.counters.frames as f64 * 80.0);
+        let end = session
+            .end_reason
+            .map_or("running".to_owned(), |name| reason(&name));
+        view! {
+            <tr><td><A href=format!("/sessions/{}", session.id)>{page::local_time(session.began_at_ms)}</A></td>
+                <td class="caller">{session.caller}</td><td class="agent">{session.persona}</td>
+                <td class="number">{length}</td><td class="number wide">{session.words}</td>
+                <td>{end}{session.recorded.then(|| view! { " "<span class="tag">"recorded"</span> })}</td></tr>
         }
-        let navigate = navigate.clone();
-        spawn_local(async move {
-            match api::delete(&format!("api/sessions/{id}")).await {
-                Ok(()) => navigate("/sessions", Default::default()),
-                Err(error) => problem.set(Some(error)),
-            }
-        });
     };
     view! {
-        <p><A href="/sessions">"All sessions"</A></p>
-        <h1>"Session "{id}</h1>
-        <Loaded answer=session show={move |detail: SessionDetail| {
-            let one = detail.summary;
-            let counts = one.counters;
-            let rows = [
-                ("Caller", one.caller), ("Persona", match one.persona_version { Some(version) => format!("{} (version {version})", one.persona), None => one.persona }),
-                ("Voice", one.voice), ("Seed", one.seed), ("Began", page::local_time(one.began_at_ms)),
-                ("Ended", one.end_reason.map_or("running".to_owned(), |name| reason(&name))), ("Length", clock(counts.frames as f64 * 80.0)),
-                ("Frames lost", counts.deficit.to_string()), ("Caller's frames dropped", counts.drops.to_string()),
-                ("Late ticks", counts.late_ticks.to_string()), ("Mean tick", ms(counts.tick_mean_us as u32)), ("Taken up again", counts.resumed.to_string()),
-            ];
-            view! {
-                <CallShape caller=detail.levels.caller agent=detail.levels.agent />
-                {detail.recording_seconds.map(|_| view! { <audio controls preload="metadata" src=page::address(&format!("api/sessions/{id}/audio"))></audio> })}
-                <dl class="totals">{rows.into_iter().map(|(name, value)| view! { <div><dt>{name}</dt><dd>{value}</dd></div> }).collect_view()}</dl>
-                <h2>"Timeline"</h2>
-                <ol class="timeline">{detail.timeline.into_iter().map(|event| view! { <li><span class="time">{clock((event.at_ms - one.began_at_ms) as f64)}</span>{reason(&event.what)}" "{event.detail}</li> }).collect_view()}</ol>
-                <details><summary>"Role text"</summary><pre>{detail.role_text}</pre></details> }
-        }} />
-        <h2>"What the agent said"</h2>
-        <Loaded answer=said show={move |said: Page<TranscriptPiece>| {
-            let mut transcript = Transcript::default();
-            for piece in said.items {
-                transcript.say(piece.frame as f64 * 80.0, &piece.text);
-            }
-            match transcript.lines.is_empty() {
-                true => view! { <p class="quiet">"Nothing, or it was not kept."</p> }.into_any(),
-                false => view! { <div class="words">{transcript.lines.into_iter().map(|line| view! { <p><span class="time">{clock(line.at_ms)}</span>{line.text}</p> }).collect_view()}</div> }.into_any(),
-            }
-        }} />
-        <LastTrouble problem=problem />
-        <div class="actions"><a class="button" href=page::address(&format!("api/sessions/{id}/export?format=text")) download>"Save as text"</a>
-            <a class="button" href=page::address(&format!("api/sessions/{id}/export")) download>"Save as JSON"</a>
-            <button class="danger" on:click=delete>"Delete"</button></div>
+        <div class="scroll"><table>
+            <thead><tr><th scope="col">"Began"</th><th scope="col">"Caller"</th><th scope="col">"Persona"</th>
+                <th scope="col" class="number">"Length"</th><th scope="col" class="number wide">"Words"</th><th scope="col">"Ended"</th></tr></thead>
+            <tbody>{sessions.into_iter().map(row).collect_view()}</tbody>
+        </table></div>
     }
 }
