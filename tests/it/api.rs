@@ -9,6 +9,7 @@ mod personas;
 mod recordings;
 mod safety;
 mod system;
+mod voices;
 
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::Value;

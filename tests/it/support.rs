@@ -198,6 +198,9 @@ impl Setup {
             inner: self.prepare,
             asked: Mutex::default(),
         });
+        web::load_voices(state.desk().store(), &*prepare)
+            .await
+            .unwrap();
         state.set_loaded(stepper.clone(), prepare.clone()).unwrap();
         let (address, stop) = listen(&state);
         TestApp {

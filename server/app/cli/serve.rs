@@ -244,10 +244,12 @@ async fn load_and_tick(
     };
     let (handle, mut thread) = with_backend(config, &checkpoint, start)??;
     thread.ready().await?;
+    web::load_voices(app.desk().store(), &*maker).await?;
+    let voices = maker.voice_facts().len();
     app.set_loaded(handle.clone(), maker)?;
     tracing::info!(
         slots,
-        voices = checkpoint.voices().len(),
+        voices,
         seconds = (began.elapsed().as_secs_f64() * 100.0).round() / 100.0,
         "ready"
     );

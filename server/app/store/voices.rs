@@ -100,11 +100,17 @@ impl Store {
         Ok(())
     }
 
-    /// Gives a voice another name; its preview goes with it.
+    /// Gives a voice another name. Its preview goes with it, and every persona that has it gets a new version, by `by`.
     ///
     /// # Errors
-    /// [`StoreError::NameTaken`], [`StoreError::Missing`].
-    pub async fn rename_voice(&self, model: &str, name: &str, to: &str) -> Result<(), StoreError> {
+    /// [`StoreError::NameTaken`], [`StoreError::Missing`]; nothing changes.
+    pub async fn rename_voice(
+        &self,
+        model: &str,
+        name: &str,
+        to: &str,
+        by: &str,
+    ) -> Result<(), StoreError> {
         let mut all = self.pool.begin().await?;
         let done = sqlx::query(
             "update voice set name = ?3 where model = ?1 and name = ?2 collate nocase and origin <> 'model'",
@@ -126,7 +132,39 @@ impl Store {
         .bind(to)
         .execute(&mut *all)
         .await?;
+        sqlx::query(
+            "insert into persona_version (persona_id, version, name, role_text, voice, sampling, greeting,              changed_at_ms, changed_by) \
+             select p.id, p.version + 1, v.name, v.role_text, ?2, v.sampling, v.greeting, ?3, ?4 \
+             from persona p join persona_version v on v.persona_id = p.id and v.version = p.version \
+             where v.voice = ?1 collate nocase",
+        )
+        .bind(name)
+        .bind(to)
+        .bind(now_ms())
+        .bind(by)
+        .execute(&mut *all)
+        .await?;
+        sqlx::query(
+            "update persona set version = version + 1 where exists \
+             (select 1 from persona_version v where v.persona_id = persona.id and v.version = persona.version + 1)",
+        )
+        .execute(&mut *all)
+        .await?;
         Ok(all.commit().await?)
+    }
+
+    /// Voice and name of every present persona that names a voice, by the persona's name.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the database.
+    pub async fn voices_of_personas(&self) -> Result<Vec<(String, String)>, StoreError> {
+        Ok(sqlx::query_as(
+            "select v.voice, v.name \
+             from persona p join persona_version v on v.persona_id = p.id and v.version = p.version \
+             where v.voice is not null and p.archived_at_ms is null order by p.name collate nocase",
+        )
+        .fetch_all(&self.pool)
+        .await?)
     }
 
     /// Into the archive, or back. A voice of the model folder gets a row for it.
@@ -241,6 +279,7 @@ fn name_taken(error: sqlx::Error, name: &str) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wire::api::personas::PersonaDraft;
 
     #[tokio::test]
     async fn a_voice_is_added_renamed_archived_and_deleted_with_its_preview() {
@@ -256,7 +295,7 @@ mod tests {
             .await
             .unwrap();
         store.set_voice_preview("m", "Ada", b"wav").await.unwrap();
-        store.rename_voice("m", "ada", "Bea").await.unwrap();
+        store.rename_voice("m", "ada", "Bea", "me").await.unwrap();
         assert_eq!(
             store.voice_preview("m", "Bea").await.unwrap().as_deref(),
             Some(&b"wav"[..])
@@ -279,6 +318,46 @@ mod tests {
         store.delete_voice("m", "Bea").await.unwrap();
         assert!(store.voices("m").await.unwrap().is_empty());
         assert_eq!(store.voice_preview("m", "Bea").await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn personas_follow_the_new_name_of_their_voice_by_a_version_of_their_own() {
+        let store = Store::in_memory().await.unwrap();
+        for name in ["Ada", "Bea"] {
+            let made = store.insert_voice("m", name, b"bundle", 40, None).await;
+            made.unwrap();
+        }
+        let mut ids = Vec::new();
+        for (name, voice) in [("one", Some("ada")), ("two", Some("Bea")), ("three", None)] {
+            let draft = PersonaDraft {
+                name: name.to_owned(),
+                voice: voice.map(str::to_owned),
+                ..PersonaDraft::default()
+            };
+            ids.push(store.insert_persona(&draft, "operator").await.unwrap().id);
+        }
+        let taken = store.rename_voice("m", "Ada", "BEA", "me").await;
+        assert!(matches!(taken, Err(StoreError::NameTaken { .. })));
+        store.rename_voice("m", "Ada", "Cleo", "me").await.unwrap();
+        let mut found = Vec::new();
+        for id in ids {
+            let persona = store.persona(id).await.unwrap();
+            found.push((persona.version, persona.draft.voice, persona.changed_by));
+        }
+        let row = |version, voice: Option<&str>, by: &str| {
+            (version, voice.map(str::to_owned), by.to_owned())
+        };
+        assert_eq!(
+            found,
+            [
+                row(2, Some("Cleo"), "me"),
+                row(1, Some("Bea"), "operator"),
+                row(1, None, "operator")
+            ]
+        );
+        let used = store.voices_of_personas().await.unwrap();
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(used, [pair("Cleo", "one"), pair("Bea", "two")]);
     }
 
     #[tokio::test]

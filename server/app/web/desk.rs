@@ -13,6 +13,7 @@ use super::account::Tries;
 use super::error::ApiError;
 use super::live::Feed;
 use super::room::EngineRoom;
+use super::voices::Bench;
 use crate::journal::Journal;
 use crate::store::Store;
 
@@ -33,6 +34,7 @@ struct Inner {
     prepare_us_per_position: AtomicU64,
     tries: Tries,
     feed: Feed,
+    voices: Bench,
     began: Instant,
     facts: DeskFacts,
 }
@@ -96,6 +98,7 @@ impl Desk {
                 prepare_us_per_position: AtomicU64::new(0),
                 tries: Tries::default(),
                 feed: Feed::default(),
+                voices: Bench::default(),
                 began: Instant::now(),
                 facts,
             }),
@@ -115,6 +118,11 @@ impl Desk {
     /// What does not change while the server runs.
     pub(super) fn facts(&self) -> &DeskFacts {
         &self.inner.facts
+    }
+
+    /// Whose turn it is to make or change voices.
+    pub(super) fn voices(&self) -> &Bench {
+        &self.inner.voices
     }
 
     /// What open pages are told.

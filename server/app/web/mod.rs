@@ -33,6 +33,7 @@ mod wav;
 pub(crate) use account::set_password;
 pub use routes::router;
 pub use state::{AppState, WebSettings};
+pub use voices::load_voices;
 
 use std::io;
 use std::net::SocketAddr;

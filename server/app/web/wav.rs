@@ -1,4 +1,4 @@
-//! Audio files as answers, whole or in parts, so that players can jump.
+//! Audio as answers, whole or in parts, so that players can jump.
 
 use std::io::SeekFrom;
 use std::path::Path;
@@ -24,20 +24,9 @@ pub(super) async fn file(path: &Path, name: &str, asked: &HeaderMap) -> Result<R
     };
     let mut file = File::open(path).await.map_err(gone)?;
     let length = file.metadata().await.map_err(gone)?.len();
-    let range = asked
-        .get(header::RANGE)
-        .and_then(|value| value.to_str().ok());
-    let part = match range.map(|range| parse(range, length)) {
-        None | Some(Range::Ignored) => None,
-        Some(Range::Part(first, last)) => Some((first, last)),
-        Some(Range::Impossible) => {
-            let whole = format!("bytes */{length}");
-            return Ok((
-                StatusCode::RANGE_NOT_SATISFIABLE,
-                [(header::CONTENT_RANGE, whole)],
-            )
-                .into_response());
-        }
+    let part = match part(asked, length) {
+        Ok(part) => part,
+        Err(impossible) => return Ok(impossible),
     };
     let (first, last) = part.unwrap_or((0, length.saturating_sub(1)));
     let count = if length == 0 { 0 } else { last - first + 1 };
@@ -54,6 +43,40 @@ pub(super) async fn file(path: &Path, name: &str, asked: &HeaderMap) -> Result<R
             Err(error) => Some((Err(error), rest)),
         }
     }));
+    Ok(answer(body, part, count, length, name))
+}
+
+/// The same for a file in memory.
+pub(super) fn bytes(file: Vec<u8>, name: &str, asked: &HeaderMap) -> Response {
+    let length = file.len() as u64;
+    match part(asked, length) {
+        Err(impossible) => impossible,
+        Ok(None) => answer(file.into(), None, length, length, name),
+        Ok(Some((first, last))) => {
+            let cut = file[first as usize..=last as usize].to_vec();
+            let count = cut.len() as u64;
+            answer(cut.into(), Some((first, last)), count, length, name)
+        }
+    }
+}
+
+/// First and last byte of the part that is asked for; the answer, if there is no such part.
+fn part(asked: &HeaderMap, length: u64) -> Result<Option<(u64, u64)>, Response> {
+    let range = asked
+        .get(header::RANGE)
+        .and_then(|value| value.to_str().ok());
+    match range.map(|range| parse(range, length)) {
+        None | Some(Range::Ignored) => Ok(None),
+        Some(Range::Part(first, last)) => Ok(Some((first, last))),
+        Some(Range::Impossible) => {
+            let whole = format!("bytes */{length}");
+            let status = StatusCode::RANGE_NOT_SATISFIABLE;
+            Err((status, [(header::CONTENT_RANGE, whole)]).into_response())
+        }
+    }
+}
+
+fn answer(body: Body, part: Option<(u64, u64)>, count: u64, length: u64, name: &str) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "audio/wav".to_owned()),
         (header::CONTENT_LENGTH, count.to_string()),
@@ -64,7 +87,7 @@ pub(super) async fn file(path: &Path, name: &str, asked: &HeaderMap) -> Result<R
             format!("inline; filename=\"{name}\""),
         ),
     ];
-    Ok(match part {
+    match part {
         None => (headers, body).into_response(),
         Some((first, last)) => {
             let range = [(
@@ -73,7 +96,7 @@ pub(super) async fn file(path: &Path, name: &str, asked: &HeaderMap) -> Result<R
             )];
             (StatusCode::PARTIAL_CONTENT, headers, range, body).into_response()
         }
-    })
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
