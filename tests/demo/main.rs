@@ -7,3 +7,4 @@ mod real_time;
 mod slots_in_time;
 mod switchboard;
 mod user;
+mod voices;

@@ -213,6 +213,10 @@ impl Switchboard {
         self.stepper.board()
     }
 
+    pub fn url(&self, path: &str) -> String {
+        format!("http://localhost:{}{path}", self.address.port())
+    }
+
     /// Frames that were lost on the way, or made up, by cause; those of callers who hang up are none of them.
     pub fn frames_lost(&self) -> u64 {
         let causes = [

@@ -26,7 +26,7 @@ pub(super) async fn file(path: &Path, name: &str, asked: &HeaderMap) -> Result<R
     let length = file.metadata().await.map_err(gone)?.len();
     let part = match part(asked, length) {
         Ok(part) => part,
-        Err(impossible) => return Ok(impossible),
+        Err(impossible) => return Ok(*impossible),
     };
     let (first, last) = part.unwrap_or((0, length.saturating_sub(1)));
     let count = if length == 0 { 0 } else { last - first + 1 };
@@ -50,7 +50,7 @@ pub(super) async fn file(path: &Path, name: &str, asked: &HeaderMap) -> Result<R
 pub(super) fn bytes(file: Vec<u8>, name: &str, asked: &HeaderMap) -> Response {
     let length = file.len() as u64;
     match part(asked, length) {
-        Err(impossible) => impossible,
+        Err(impossible) => *impossible,
         Ok(None) => answer(file.into(), None, length, length, name),
         Ok(Some((first, last))) => {
             let cut = file[first as usize..=last as usize].to_vec();
@@ -61,7 +61,7 @@ pub(super) fn bytes(file: Vec<u8>, name: &str, asked: &HeaderMap) -> Response {
 }
 
 /// First and last byte of the part that is asked for; the answer, if there is no such part.
-fn part(asked: &HeaderMap, length: u64) -> Result<Option<(u64, u64)>, Response> {
+fn part(asked: &HeaderMap, length: u64) -> Result<Option<(u64, u64)>, Box<Response>> {
     let range = asked
         .get(header::RANGE)
         .and_then(|value| value.to_str().ok());
@@ -71,7 +71,8 @@ fn part(asked: &HeaderMap, length: u64) -> Result<Option<(u64, u64)>, Response> 
         Some(Range::Impossible) => {
             let whole = format!("bytes */{length}");
             let status = StatusCode::RANGE_NOT_SATISFIABLE;
-            Err((status, [(header::CONTENT_RANGE, whole)]).into_response())
+            let answer = (status, [(header::CONTENT_RANGE, whole)]);
+            Err(Box::new(answer.into_response()))
         }
     }
 }
