@@ -1,3 +1,5 @@
+//! Recordings as people bring them, good and bad.
+
 use std::path::Path;
 
 use super::*;

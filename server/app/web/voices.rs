@@ -135,7 +135,7 @@ async fn change(
         voice = one(&desk, &voice.name).await?;
     }
     if let Some(to) = change.name {
-        let to = voice_name(to.trim())?;
+        let to = new_name(&to)?;
         if to != voice.name {
             rename(&desk, &voice, &to, &by.label).await?;
             desk.tell(Changed::Voices);
@@ -249,6 +249,14 @@ fn not_in_use(voice: &Voice) -> Result<(), ApiError> {
             what: format!("personas use this voice: {}", voice.personas.join(", ")),
         }),
     }
+}
+
+/// A name for a voice as somebody wrote it.
+fn new_name(wished: &str) -> Result<String, ApiError> {
+    voice_name(wished.trim()).map_err(|_| ApiError::BadValue {
+        what: "name must be 1 to 64 letters, digits, '_' or '-', with '.' and ' ' between them; never a path"
+            .to_owned(),
+    })
 }
 
 /// # Errors

@@ -15,10 +15,9 @@ use utoipa_axum::routes;
 use wire::api::ErrorBody;
 use wire::api::live::Changed;
 use wire::api::voices::{CONSENT_CHARS_MAX, UPLOAD_BYTES_MAX, VoiceMade};
-use wire::query::voice_name;
 
 use super::quiet::quietly;
-use super::{add, bad_voice, free, one};
+use super::{add, bad_voice, free, new_name, one};
 use crate::voice_sample::prepared;
 use crate::web::desk::Desk;
 use crate::web::error::ApiError;
@@ -92,7 +91,7 @@ async fn make(
     form: VoiceForm,
     _turn: OwnedSemaphorePermit,
 ) -> Result<VoiceMade, ApiError> {
-    let name = voice_name(form.name.trim())?;
+    let name = new_name(&form.name)?;
     free(&desk, &name).await?;
     if form.file.is_empty() {
         return Err(ApiError::BadValue {
