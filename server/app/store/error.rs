@@ -37,12 +37,20 @@ pub enum StoreError {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// This user may not write it, or nobody may.
+    #[error(
+        "{file} cannot be written; give this user the right to write there, or another folder with --data-dir DIR"
+    )]
+    NotWritable {
+        /// Its path.
+        file: String,
+    },
     /// Another process has it.
     #[error(
         "{file} is held by another vivavoce; stop that one, or give this one another --data-dir"
     )]
     InUse {
-        /// The lock.
+        /// The database.
         file: String,
     },
     /// Written by a later version of this program.
@@ -63,14 +71,16 @@ pub enum StoreError {
         /// SQLite's words.
         what: String,
     },
-    /// Nothing can be written.
-    #[error("the database cannot be written: the file or its folder is read-only")]
+    /// What could be written cannot be any more.
+    #[error("the database cannot be written: its file, folder or disk has become read-only")]
     ReadOnly,
     /// No space.
     #[error("the disk is full: what is new cannot be kept until there is space")]
     DiskFull,
     /// Somebody else, a backup tool say, holds the file for too long.
-    #[error("the database is locked by another program")]
+    #[error(
+        "the database is locked by another program, a backup perhaps; end that one, or wait for its end"
+    )]
     Locked,
     /// The forms of the file.
     #[error("the database cannot be brought to its present form: {0}")]

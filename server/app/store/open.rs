@@ -3,6 +3,7 @@
 //! May not live here: what is asked of it.
 
 use std::fs::{File, OpenOptions, TryLockError};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,12 +36,20 @@ impl Store {
     /// # Errors
     /// [`StoreError`] says what is wrong with the file and what to do about it; the file is not touched then.
     pub async fn open(file: &Path) -> Result<Self, StoreError> {
-        let lock = lock(&file.with_extension("lock"))?;
-        let options = SqliteConnectOptions::new().filename(file);
-        if std::fs::metadata(file).is_ok_and(|found| found.len() > 0) {
+        Self::open_within(file, BUSY_TIMEOUT).await
+    }
+
+    /// [`Store::open`], with how long anything waits for a program that holds the file.
+    async fn open_within(file: &Path, patience: Duration) -> Result<Self, StoreError> {
+        let lock = writable(&file.with_extension("lock"))?;
+        take(&lock, file)?;
+        // Made if it is not there; a file that may only be read is found out now and not by the first call.
+        let bytes = writable(file)?.metadata().map_or(0, |found| found.len());
+        let options = SqliteConnectOptions::new()
+            .filename(file)
+            .busy_timeout(patience);
+        if bytes > 0 {
             inspect(&options).await?;
-        } else {
-            make(file)?;
         }
         let store = Self::with(options, CONNECTIONS_MAX).await?;
         Ok(Self {
@@ -55,13 +64,13 @@ impl Store {
     /// None in practice.
     pub async fn in_memory() -> Result<Self, StoreError> {
         // Each connection would get a database of its own.
-        Self::with(SqliteConnectOptions::new().in_memory(true), 1).await
+        let options = SqliteConnectOptions::new().in_memory(true);
+        Self::with(options.busy_timeout(BUSY_TIMEOUT), 1).await
     }
 
     async fn with(options: SqliteConnectOptions, connections: u32) -> Result<Self, StoreError> {
         let options = options
             .foreign_keys(true)
-            .busy_timeout(BUSY_TIMEOUT)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Normal)
             .disable_statement_logging();
@@ -128,35 +137,29 @@ async fn inspect(options: &SqliteConnectOptions) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// An empty file that only its owner can read.
-fn make(file: &Path) -> Result<(), StoreError> {
+/// Opens a file for writing, and makes it, for its owner alone, when it is not there.
+fn writable(file: &Path) -> Result<File, StoreError> {
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false);
+    options.read(true).write(true).create(true).truncate(false);
     private(&mut options);
-    options
-        .open(file)
-        .map(drop)
-        .map_err(|source| StoreError::Io {
+    options.open(file).map_err(|source| match source.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreError::NotWritable {
+            file: file.display().to_string(),
+        },
+        _ => StoreError::Io {
             file: file.display().to_string(),
             source,
-        })
+        },
+    })
 }
 
-fn lock(file: &Path) -> Result<File, StoreError> {
-    let io = |source| StoreError::Io {
-        file: file.display().to_string(),
-        source,
-    };
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false);
-    private(&mut options);
-    let lock = options.open(file).map_err(io)?;
+/// Makes this process the only one that opens `database`, until `lock` is dropped, also by a kill.
+fn take(lock: &File, database: &Path) -> Result<(), StoreError> {
+    let file = database.display().to_string();
     match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(StoreError::InUse {
-            file: file.display().to_string(),
-        }),
-        Err(TryLockError::Error(source)) => Err(io(source)),
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(StoreError::InUse { file }),
+        Err(TryLockError::Error(source)) => Err(StoreError::Io { file, source }),
     }
 }
 
@@ -187,121 +190,4 @@ impl From<MigrateError> for StoreError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    async fn refusal(file: &Path) -> StoreError {
-        Store::open(file).await.expect_err("it must not open")
-    }
-
-    #[tokio::test]
-    async fn a_new_file_is_private_and_opens_again_with_what_was_written() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("vivavoce.db");
-        let store = Store::open(&file).await.unwrap();
-        let policy = wire::api::system::PolicyDraft {
-            session_days: 7,
-            ..Default::default()
-        };
-        store.set_policy(&policy, 1).await.unwrap();
-        store.close().await;
-        drop(store);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            let mode = std::fs::metadata(&file).unwrap().permissions().mode();
-            assert_eq!(mode & 0o077, 0, "{mode:o}");
-        }
-        let store = Store::open(&file).await.unwrap();
-        assert_eq!(store.policy().await.unwrap().draft, policy);
-    }
-
-    #[tokio::test]
-    async fn a_file_that_another_process_has_open_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("vivavoce.db");
-        let _first = Store::open(&file).await.unwrap();
-        assert!(matches!(refusal(&file).await, StoreError::InUse { .. }));
-    }
-
-    #[tokio::test]
-    async fn a_file_of_a_newer_version_is_refused_and_not_touched() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("vivavoce.db");
-        let store = Store::open(&file).await.unwrap();
-        sqlx::query(
-            "insert into _sqlx_migrations (version, description, success, checksum, execution_time) \
-             values (9999, 'later', 1, x'00', 0)",
-        )
-        .execute(&store.pool)
-        .await
-        .unwrap();
-        store.close().await;
-        drop(store);
-        let before = std::fs::read(&file).unwrap();
-        let error = refusal(&file).await;
-        assert!(
-            matches!(error, StoreError::Newer { found: 9999, .. }),
-            "{error}"
-        );
-        assert_eq!(std::fs::read(&file).unwrap(), before);
-    }
-
-    #[tokio::test]
-    async fn a_damaged_file_is_refused_in_plain_words() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("vivavoce.db");
-        std::fs::write(
-            &file,
-            "this is no database, but it is longer than a header of one would be ........",
-        )
-        .unwrap();
-        let error = refusal(&file).await;
-        assert!(matches!(error, StoreError::Damaged { .. }), "{error:?}");
-
-        std::fs::remove_file(&file).unwrap();
-        let store = Store::open(&file).await.unwrap();
-        store.close().await;
-        drop(store);
-        let mut bytes = std::fs::read(&file).unwrap();
-        let middle = bytes.len() / 2;
-        bytes[middle..].fill(0xa5);
-        std::fs::write(&file, bytes).unwrap();
-        let error = refusal(&file).await;
-        assert!(matches!(error, StoreError::Damaged { .. }), "{error:?}");
-    }
-
-    #[tokio::test]
-    async fn a_folder_that_is_not_there_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let error = refusal(&folder.path().join("gone/vivavoce.db")).await;
-        assert!(error.to_string().contains("gone"), "{error}");
-    }
-
-    #[tokio::test]
-    async fn a_full_disk_is_told_as_such() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("vivavoce.db");
-        let store = Store::open(&file).await.unwrap();
-        // SQLite itself answers as it does on a full disk when a file may not grow.
-        let pages: i64 = sqlx::query_scalar("pragma page_count")
-            .fetch_one(&store.pool)
-            .await
-            .unwrap();
-        let mut connection = store.pool.acquire().await.unwrap();
-        let limit = format!("pragma max_page_count = {pages}");
-        sqlx::query(sqlx::AssertSqlSafe(limit))
-            .execute(&mut *connection)
-            .await
-            .unwrap();
-        let error = loop {
-            let row = sqlx::query(
-                "insert into setting (name, value) values (hex(randomblob(8)), hex(randomblob(4000)))",
-            );
-            if let Err(error) = row.execute(&mut *connection).await {
-                break StoreError::from(error);
-            }
-        };
-        assert!(matches!(error, StoreError::DiskFull), "{error:?}");
-    }
-}
+mod tests;
