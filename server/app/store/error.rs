@@ -23,6 +23,12 @@ pub enum StoreError {
         /// `persona 7`, `session 12`.
         what: String,
     },
+    /// Callers that name no persona get this one, so it stays.
+    #[error("{name:?} answers callers that name no persona; make another one the default first")]
+    IsDefault {
+        /// Of the persona.
+        name: String,
+    },
     /// The session runs; what belongs to it cannot be deleted yet.
     #[error("session {session} is still running")]
     Running {

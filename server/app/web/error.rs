@@ -151,6 +151,7 @@ impl ApiError {
                     hint("read it again, and make the change to what is there now"),
                 ),
                 StoreError::Missing { .. } => (StatusCode::NOT_FOUND, "not_found", None),
+                StoreError::IsDefault { .. } => (StatusCode::CONFLICT, "is_default", None),
                 StoreError::Running { .. } => (
                     StatusCode::CONFLICT,
                     "still_running",

@@ -13,7 +13,7 @@ use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use serde::Deserialize;
-use slots::call::{CallSpec, PrepareError};
+use slots::call::CallSpec;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -85,7 +85,7 @@ async fn create(
     State(desk): State<Desk>,
     Body(draft): Body<PersonaDraft>,
 ) -> Result<Versioned<Persona>, ApiError> {
-    let draft = checked(draft, &desk)?;
+    let draft = checked(draft, &desk).await?;
     let made = desk.store().insert_persona(&draft, &by.label).await?;
     changed(&desk, &made);
     Ok(versioned(StatusCode::CREATED, made))
@@ -113,7 +113,7 @@ async fn update(
     IfVersion(version): IfVersion,
     Body(draft): Body<PersonaDraft>,
 ) -> Result<Versioned<Persona>, ApiError> {
-    let draft = checked(draft, &desk)?;
+    let draft = checked(draft, &desk).await?;
     let store = desk.store();
     let made = store.update_persona(id, version, &draft, &by.label).await?;
     changed(&desk, &made);
@@ -128,20 +128,7 @@ async fn archive(
     State(desk): State<Desk>,
     Path(id): Path<i64>,
 ) -> Result<StatusCode, ApiError> {
-    match desk.store().persona(id).await {
-        Ok(persona) if persona.is_default => {
-            return Err(ApiError::Conflict {
-                code: "is_default",
-                what: format!(
-                    "{:?} answers callers that name no persona; make another one the default first",
-                    persona.draft.name
-                ),
-            });
-        }
-        Ok(_) => desk.store().set_persona_archived(id, true).await?,
-        Err(crate::store::StoreError::Missing { .. }) => {}
-        Err(error) => return Err(error.into()),
-    }
+    desk.store().archive_persona(id).await?;
     desk.tell(Changed::Personas);
     Ok(StatusCode::NO_CONTENT)
 }
@@ -154,9 +141,9 @@ async fn unarchive(
     State(desk): State<Desk>,
     Path(id): Path<i64>,
 ) -> Result<Versioned<Persona>, ApiError> {
-    desk.store().set_persona_archived(id, false).await?;
+    let persona = desk.store().unarchive_persona(id).await?;
     desk.tell(Changed::Personas);
-    Ok(versioned(StatusCode::OK, desk.store().persona(id).await?))
+    Ok(versioned(StatusCode::OK, persona))
 }
 
 /// A copy under a name of its own
@@ -169,7 +156,7 @@ async fn duplicate(
 ) -> Result<Versioned<Persona>, ApiError> {
     let store = desk.store();
     let mut draft = store.persona(id).await?.draft;
-    draft.name = draft::free_name(store, &draft.name, "copy").await?;
+    draft.name = draft::free_name(store, &draft.name, "copy", |_| false).await?;
     let made = store.insert_persona(&draft, &by.label).await?;
     changed(&desk, &made);
     Ok(versioned(StatusCode::CREATED, made))
@@ -216,7 +203,7 @@ async fn restore(
     let old = old.ok_or_else(|| ApiError::Missing {
         what: format!("version {wanted} of persona {id}"),
     })?;
-    let draft = checked(old.draft, &desk)?;
+    let draft = checked(old.draft, &desk).await?;
     let made = store.update_persona(id, version, &draft, &by.label).await?;
     changed(&desk, &made);
     Ok(versioned(StatusCode::OK, made))
@@ -231,8 +218,7 @@ async fn cost(
     Body(question): Body<PromptQuestion>,
 ) -> Asked<PromptCost> {
     let room = desk.room()?.clone();
-    let asking = desk.clone();
-    let facts = tokio::task::spawn_blocking(move || {
+    let facts = draft::where_blocking_is_fine(move || {
         let spec = CallSpec {
             // A blank text stands for the default persona elsewhere; here it is counted as what it is.
             text_prompt: Some(question.role_text).filter(|text| !text.trim().is_empty()),
@@ -245,14 +231,11 @@ async fn cost(
             facts.positions -= facts.text_tokens;
             facts.text_tokens = 0;
         }
-        Ok::<_, PrepareError>(facts)
+        Ok(facts)
     })
-    .await
-    .map_err(|error| ApiError::Internal {
-        what: error.to_string(),
-    })??;
+    .await?;
     let rest = facts.positions - facts.text_tokens;
-    let us_per_position = asking.prepare_us_per_position().load(Relaxed);
+    let us_per_position = desk.prepare_us_per_position().load(Relaxed);
     let prepare_ms = (us_per_position > 0)
         .then(|| (us_per_position * facts.positions as u64).div_ceil(1_000) as u32);
     Ok(Json(PromptCost {

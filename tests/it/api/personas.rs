@@ -1,7 +1,7 @@
 //! Personas, their versions and links.
 
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Asking;
 use crate::support::Setup;
@@ -163,11 +163,64 @@ async fn personas_go_out_as_a_file_and_come_in_again() {
             .contains("persona 1"),
         "{refused:?}"
     );
-    let copy = asking
-        .post("/api/personas/1/duplicate", json!({}))
-        .await
-        .good();
-    assert_eq!(copy["name"], "Ada copy");
+    for name in ["Ada copy", "Ada copy 2"] {
+        let copy = asking.post("/api/personas/1/duplicate", json!({})).await;
+        assert_eq!(copy.good()["name"], name);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_file_comes_in_whole_and_other_bodies_stay_short() {
+    let app = Setup::echo().start().await;
+    let asking = Asking::of(&app);
+    let role_text = "word ".repeat(160);
+    let persona = |n: usize| {
+        json!({"name": format!("Persona {n:03}"), "role_text": role_text.trim(),
+        "sampling": {"seed": "7"}, "greeting": "caller_first"})
+    };
+    let personas: Vec<_> = (0..300).map(persona).collect();
+    let file = json!({"schema": "vivavoce-personas/1", "personas": personas});
+    assert!(file.to_string().len() > 200_000);
+    let imported = asking.post("/api/personas/import", file.clone()).await;
+    assert_eq!(
+        imported.good()["created"].as_array().map(Vec::len),
+        Some(300)
+    );
+    assert_eq!(asking.get("/api/personas/export").await.good(), file);
+    let long = json!({"name": "Ada", "role_text": "x".repeat(100_000)});
+    let refused = asking.post("/api/personas", long).await;
+    assert_eq!((refused.status, refused.code()), (413, "bad_body"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_names_one_twice_keeps_both_unless_they_are_the_same() {
+    let app = Setup::echo().start().await;
+    let asking = Asking::of(&app);
+    let named = |name: &str, role_text: &str| json!({"name": name, "role_text": role_text});
+    let file = |personas: &[Value]| json!({"schema": "vivavoce-personas/1", "personas": personas});
+    let twins = [
+        named("Ada", "one"),
+        named("Ada", "one"),
+        named("ada", "two"),
+        named("ADA", "three"),
+    ];
+    let imported = asking.post("/api/personas/import", file(&twins)).await;
+    assert_eq!(
+        imported.good(),
+        json!({"created": ["Ada"], "unchanged": ["Ada"],
+            "renamed": [["ada", "ada imported"], ["ADA", "ADA imported 2"]]})
+    );
+    let half = [named("Bea", "fine"), named("Cleo", &"x".repeat(2_000))];
+    let refused = asking.post("/api/personas/import", file(&half)).await;
+    assert_eq!((refused.status, refused.code()), (400, "bad_value"));
+    let list = asking.get("/api/personas?query=Bea").await.good();
+    assert_eq!(list["items"], json!([]), "nothing was imported");
+    let many: Vec<_> = (0..1_001).map(|n| named(&format!("p{n}"), "")).collect();
+    let refused = asking.post("/api/personas/import", file(&many)).await;
+    assert_eq!((refused.status, refused.code()), (400, "bad_value"));
+    let later = json!({"schema": "vivavoce-personas/2", "personas": []});
+    let refused = asking.post("/api/personas/import", later).await;
+    assert_eq!((refused.status, refused.code()), (400, "bad_value"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

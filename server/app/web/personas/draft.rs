@@ -12,7 +12,26 @@ use crate::web::error::ApiError;
 ///
 /// # Errors
 /// [`ApiError::BadValue`] names the field; a voice has to be there while the engine is.
-pub(in crate::web) fn checked(draft: PersonaDraft, desk: &Desk) -> Result<PersonaDraft, ApiError> {
+pub(in crate::web) async fn checked(
+    draft: PersonaDraft,
+    desk: &Desk,
+) -> Result<PersonaDraft, ApiError> {
+    let desk = desk.clone();
+    where_blocking_is_fine(move || check(draft, &desk)).await
+}
+
+/// Tokenizing a long text takes longer than a thread that carries calls may be gone.
+pub(super) async fn where_blocking_is_fine<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| ApiError::Internal {
+        what: error.to_string(),
+    })?
+}
+
+/// [`checked`], where blocking is allowed.
+pub(super) fn check(draft: PersonaDraft, desk: &Desk) -> Result<PersonaDraft, ApiError> {
     let bad = |what: String| Err(ApiError::BadValue { what });
     let name = draft.name.trim().to_owned();
     let chars = name.chars().count();
@@ -124,14 +143,19 @@ pub(in crate::web) fn call_spec(draft: &PersonaDraft) -> CallSpec {
     }
 }
 
-/// `NAME copy`, `NAME copy 2`, ...: the first that no present persona has.
-pub(super) async fn free_name(store: &Store, name: &str, word: &str) -> Result<String, StoreError> {
+/// `NAME copy`, `NAME copy 2`, ...: the first that no present persona has and that is not `taken` otherwise.
+pub(super) async fn free_name(
+    store: &Store,
+    name: &str,
+    word: &str,
+    taken: impl Fn(&str) -> bool,
+) -> Result<String, StoreError> {
     let room = NAME_CHARS_MAX - word.len() - 8;
     let short: String = name.chars().take(room).collect();
     let short = short.trim_end();
     let mut wished = format!("{short} {word}");
     let mut n = 1;
-    while store.persona_by_name(&wished).await?.is_some() {
+    while taken(&wished) || store.persona_by_name(&wished).await?.is_some() {
         n += 1;
         wished = format!("{short} {word} {n}");
     }

@@ -1,25 +1,33 @@
 //! Personas as a file: out, and in again.
 
+use std::collections::HashMap;
+
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderName, header};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use wire::api::ErrorBody;
 use wire::api::live::Changed;
-use wire::api::personas::{Imported, PERSONA_FILE_MAX, PERSONA_FILE_SCHEMA, PersonaFile};
+use wire::api::personas::{
+    Imported, PERSONA_FILE_MAX, PERSONA_FILE_SCHEMA, PersonaDraft, PersonaFile, ROLE_TEXT_BYTES_MAX,
+};
 
-use super::draft::{checked, free_name};
-use crate::store::PersonaQuestion;
+use super::draft::{check, free_name, where_blocking_is_fine};
+use crate::store::{PersonaQuestion, Store};
 use crate::web::body::{Asked, Body, LIMIT_MAX};
 use crate::web::desk::Desk;
 use crate::web::error::ApiError;
 use crate::web::identity::Operator;
 
+/// The longest file, in bytes: in JSON a text takes up to twice its room.
+const FILE_BYTES_MAX: usize = 2 * PERSONA_FILE_MAX * ROLE_TEXT_BYTES_MAX;
+
 pub(super) fn routes() -> OpenApiRouter<Desk> {
     OpenApiRouter::new()
-        .routes(routes!(export))
         .routes(routes!(import))
+        .layer(DefaultBodyLimit::max(FILE_BYTES_MAX))
+        .routes(routes!(export))
 }
 
 /// All present personas as one file
@@ -74,31 +82,58 @@ async fn import(
             ),
         });
     }
-    let mut drafts = Vec::with_capacity(file.personas.len());
-    for (index, draft) in file.personas.into_iter().enumerate() {
-        let named = format!("persona {} ({:?})", index + 1, draft.name);
-        let draft = checked(draft, &desk).map_err(|error| ApiError::BadValue {
-            what: format!("{named}: {error}; nothing was imported"),
-        })?;
-        drafts.push(draft);
+    let checking = desk.clone();
+    let drafts = where_blocking_is_fine(move || {
+        let named = |(index, draft): (usize, PersonaDraft)| {
+            let named = format!("persona {} ({:?})", index + 1, draft.name);
+            check(draft, &checking).map_err(|error| ApiError::BadValue {
+                what: format!("{named}: {error}; nothing was imported"),
+            })
+        };
+        file.personas.into_iter().enumerate().map(named).collect()
+    })
+    .await?;
+    let (imported, new) = sorted(desk.store(), drafts).await?;
+    desk.store().insert_personas(&new, &by.label).await?;
+    if !new.is_empty() {
+        desk.tell(Changed::Personas);
     }
-    let store = desk.store();
-    let mut imported = Imported::default();
-    for mut draft in drafts {
-        match store.persona_by_name(&draft.name).await? {
-            Some(there) if there.draft == draft => imported.unchanged.push(draft.name),
-            Some(_) => {
-                let wished = draft.name.clone();
-                draft.name = free_name(store, &wished, "imported").await?;
-                store.insert_persona(&draft, &by.label).await?;
-                imported.renamed.push((wished, draft.name));
-            }
-            None => {
-                store.insert_persona(&draft, &by.label).await?;
-                imported.created.push(draft.name);
-            }
-        }
-    }
-    desk.tell(Changed::Personas);
     Ok(Json(imported))
+}
+
+/// What becomes of each draft, and those that are to be made, under the names they get.
+async fn sorted(
+    store: &Store,
+    drafts: Vec<PersonaDraft>,
+) -> Result<(Imported, Vec<PersonaDraft>), ApiError> {
+    let mut imported = Imported::default();
+    let mut new: HashMap<String, PersonaDraft> = HashMap::new();
+    let mut order = Vec::new();
+    for mut draft in drafts {
+        // Names are the same without regard to case, in ASCII, as the database has it.
+        let there = match new.get(&draft.name.to_ascii_lowercase()) {
+            Some(before) => Some(before.clone()),
+            None => {
+                let there = store.persona_by_name(&draft.name).await?;
+                there.map(|there| there.draft)
+            }
+        };
+        match there {
+            Some(there) if there == draft => {
+                imported.unchanged.push(draft.name);
+                continue;
+            }
+            Some(_) => {
+                let taken = |name: &str| new.contains_key(&name.to_ascii_lowercase());
+                let given = free_name(store, &draft.name, "imported", taken).await?;
+                let wished = std::mem::replace(&mut draft.name, given.clone());
+                imported.renamed.push((wished, given));
+            }
+            None => imported.created.push(draft.name.clone()),
+        }
+        order.push(draft.name.to_ascii_lowercase());
+        new.insert(draft.name.to_ascii_lowercase(), draft);
+    }
+    let new = order.iter().filter_map(|name| new.remove(name)).collect();
+    Ok((imported, new))
 }
