@@ -70,3 +70,6 @@ pub(crate) fn contains_pattern(text: &str) -> String {
     pattern.push('%');
     pattern
 }
+
+#[cfg(test)]
+mod schema_tests;
