@@ -5,7 +5,7 @@
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::DefaultBodyLimit;
-use axum::http::{HeaderName, HeaderValue, Request, header};
+use axum::http::{HeaderName, HeaderValue, Request, StatusCode, header};
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use tower_http::limit::RequestBodyLimitLayer;
@@ -73,6 +73,10 @@ async fn in_one_form(response: Response) -> Response {
     let words = to_bytes(body, WORDS_BYTES_MAX).await.unwrap_or_default();
     let words = String::from_utf8_lossy(&words);
     let what = match words.trim() {
+        // The library names no number; only the outermost limit gets here.
+        _ if status == StatusCode::PAYLOAD_TOO_LARGE => {
+            &format!("no request may have more than {ANY_BODY_BYTES_MAX} bytes")
+        }
         "" => status.canonical_reason().unwrap_or("refused"),
         words => words,
     };

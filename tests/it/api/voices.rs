@@ -231,6 +231,23 @@ async fn a_file_without_an_end_is_cut_off_at_the_limit() {
     }
     // On a connection of its own: the other one may be closed any moment.
     let asking = Asking::of(&app);
+    // With a length: refused before any of it is read.
+    let request = Asking::of(&app)
+        .request(Method::POST, "/api/voices")
+        .header(
+            "content-type",
+            format!("multipart/form-data; boundary={BOUNDARY}"),
+        );
+    let whole = vec![0u8; UPLOAD_BYTES_MAX + (1 << 20)];
+    if let Ok(response) = request.body(whole).send().await {
+        let refused = Answer::of(response).await;
+        assert_eq!((refused.status, refused.code()), (413, "too_big"));
+        let told = refused.body["error"]["message"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        assert!(told.contains("50397184 bytes"), "{told}");
+    }
     assert_eq!(names(&asking).await, ["NATF0", "NATM0"]);
     let made = add(&asking, "Ada", "", "x", &scripted_bundle(4, 4)).await;
     assert_eq!(made.status, 201, "the next one has its turn");
