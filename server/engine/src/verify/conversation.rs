@@ -127,6 +127,7 @@ fn converse<B: Backend>(
         order: run.order,
         ring: run.rule,
         depformer_steps: run.steps,
+        positions_max: usize::MAX,
         ..EngineOptions::serving(checkpoint.config(), 3)
     };
     let slot = SlotId::new(1).expect("below the limit");

@@ -97,7 +97,10 @@ impl<'a, B: Backend> Bench<'a, B> {
         maker: &'a CallMaker,
         make: &mut dyn FnMut() -> Result<B, EngineError>,
     ) -> Result<Self, VerifyError> {
-        let options = EngineOptions::serving(checkpoint.config(), ROWS);
+        let options = EngineOptions {
+            positions_max: usize::MAX,
+            ..EngineOptions::serving(checkpoint.config(), ROWS)
+        };
         let model = VoiceModel::load(make()?, checkpoint, options, &mut |_, _| {})?;
         let out = (0..ROWS).map(|_| FrameOutput::idle()).collect();
         Ok(Self {

@@ -19,7 +19,7 @@ use crate::backend::{Backend, Lanes, Query};
 use crate::codec::Codec;
 use crate::config::ModelConfig;
 use crate::model::{BuildError, Depformer, Loader, RingRule, Temporal, Window};
-use crate::prompt::PromptKey;
+use crate::prompt::{PromptKey, live_positions_max};
 use crate::sampling::Scratch as SampleScratch;
 use crate::snapshots::Snapshots;
 use crate::tokenizer::Tokenizer;
@@ -57,6 +57,8 @@ pub struct EngineOptions {
     pub prefill_chunk: usize,
     /// Bytes of all snapshots.
     pub prompt_cache_bytes: usize,
+    /// Most positions of a prompt.
+    pub positions_max: usize,
 }
 
 impl EngineOptions {
@@ -75,6 +77,7 @@ impl EngineOptions {
             depformer_steps: config.codes(),
             prefill_chunk: Self::PREFILL_CHUNK,
             prompt_cache_bytes: Self::PROMPT_CACHE_BYTES,
+            positions_max: live_positions_max(config),
         }
     }
 }

@@ -18,6 +18,14 @@ impl<B: Backend> VoiceModel<B> {
     ) -> Result<Readiness, SeatError> {
         let index = slot.row();
         let VoiceCall { prompt, sampling } = call;
+        let (positions, positions_max) = (prompt.positions(), self.options.positions_max);
+        // `prepare` has told the caller already; this call was made in another way.
+        if positions > positions_max {
+            return Err(SeatError::PromptTooLong {
+                positions,
+                positions_max,
+            });
+        }
         let pinned = if self.options.pin_prompt {
             self.pinnable(&prompt)
         } else {

@@ -2,10 +2,10 @@
 
 use engine::voice_model::{EngineOptions, Order};
 use slots::call::Sampling;
-use slots::engine::{Engine, FrameKind, Readiness};
+use slots::engine::{Engine, FrameKind, Readiness, SeatError};
 
 use crate::callers::{CALLERS, CONTEXT, FIXTURE};
-use crate::switchboard::{Machine, Switchboard, assert_same};
+use crate::switchboard::{Machine, Switchboard, assert_same, slot};
 
 const FRAMES: usize = 2 * CONTEXT;
 
@@ -168,4 +168,25 @@ fn a_row_that_still_reads_takes_no_part_in_a_tick_that_names_it() {
     assert!(heard.len() > 5, "the joiner's prompt takes some ticks");
     assert_same(&heard, &expected[0][..heard.len()], live.name);
     assert_same(&board.leave(1), &expected[1], joiner.name);
+}
+
+#[test]
+fn a_prompt_beyond_the_limit_is_refused_and_leaves_the_row_free() {
+    let guest = &CALLERS[0];
+    let positions = guest.prompt.positions();
+    let mut board = Switchboard::with(&FIXTURE, Machine::f32(1), 1, |options| {
+        options.positions_max = positions - 1;
+    });
+    let refused = board.model.seat(slot(0), guest.voice_call());
+    let Err(SeatError::PromptTooLong {
+        positions: found,
+        positions_max,
+    }) = refused
+    else {
+        panic!("{refused:?}");
+    };
+    assert_eq!((found, positions_max), (positions, positions - 1));
+    board.tick(&[]);
+    let serving = EngineOptions::serving(FIXTURE.config(), 1);
+    assert_eq!(serving.positions_max, CONTEXT / 2, "what callers are told");
 }

@@ -82,6 +82,8 @@ impl Switchboard {
         change: impl FnOnce(&mut EngineOptions),
     ) -> Self {
         let mut options = EngineOptions::serving(checkpoint.config(), rows);
+        // The windows of these models are too small for a live call with a role.
+        options.positions_max = usize::MAX;
         change(&mut options);
         let backend = Native::new(machine.dtype, machine.kv_dtype, machine.threads);
         let model = VoiceModel::load(backend, checkpoint, options, &mut |_, _| {})
