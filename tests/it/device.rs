@@ -29,7 +29,6 @@ async fn end_of(fault: &str) -> (Vec<String>, Option<i32>, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "the harness sometimes misses the line with the address; to be found out"]
 async fn a_failing_device_ends_the_process_with_3_after_the_caller_was_told() {
     let (errors, code, complaint) = end_of("fail 10").await;
     assert_eq!(code, Some(3), "{complaint}");
@@ -41,7 +40,6 @@ async fn a_failing_device_ends_the_process_with_3_after_the_caller_was_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "the harness sometimes misses the line with the address; to be found out"]
 async fn a_hanging_device_ends_the_process_with_4() {
     let (_, code, complaint) = end_of("hang 10").await;
     assert_eq!(code, Some(4), "{complaint}");

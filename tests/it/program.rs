@@ -107,14 +107,20 @@ impl Server {
         let log = BufReader::new(child.stderr.take().expect("it is piped"));
         let mut lines = log.lines().map(|line| line.expect("the log is UTF-8"));
         let mut address = None;
+        let mut said = Vec::new();
         for line in &mut lines {
             if let Some((_, rest)) = line.split_once("listening on http://") {
                 address = Some(rest.trim().to_owned());
             }
-            if line.contains(" ready ") {
+            let ready = line.contains(" ready ");
+            said.push(line);
+            if ready {
                 break;
             }
         }
+        let Some(address) = address else {
+            panic!("it never said where it listens: {said:#?}");
+        };
         // Read on, or a full pipe would stop it.
         let complaint = thread::spawn(move || {
             let complaint = lines.filter(|line| line.starts_with("vivavoce: ")).last();
@@ -122,7 +128,7 @@ impl Server {
         });
         Self {
             child,
-            address: address.expect("it says where it listens"),
+            address,
             complaint,
         }
     }
