@@ -11,6 +11,8 @@ mod http;
 mod hub;
 mod killed;
 mod load;
+#[cfg(unix)]
+mod paused;
 mod program;
 mod stopping;
 mod support;
