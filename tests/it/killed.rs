@@ -1,118 +1,52 @@
 //! A server that is killed in the middle of calls, and its next start.
 
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
-use std::process::Child;
-use std::thread;
-
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::program::Home;
-use crate::support::{Caller, dial_over, within};
+use crate::program::{Home, Server};
+use crate::support::{Caller, Heard, before_the_next_look, dial_over, within};
 
 /// Calls that run when it happens.
-const CALLS: usize = 3;
+const CALLS: usize = 5;
 /// What each of them has in the log by then (1.6 s).
 const FRAMES_LOGGED: i64 = 20;
 
-/// The real program with the demo, taking calls.
-struct Server {
-    child: Child,
-    address: SocketAddr,
+fn start(home: &Home) -> Server {
+    Server::start(home, &[], &["--slots", &(CALLS + 1).to_string()])
 }
 
-impl Server {
-    fn start(home: &Home) -> Self {
-        let slots = (CALLS + 1).to_string();
-        let args = [
-            "serve",
-            "--device",
-            "cpu",
-            "--slots",
-            &slots,
-            "--listen",
-            "127.0.0.1:0",
-            "--admission",
-            "off",
-            "--log-format",
-            "json",
-        ];
-        let mut child = home.spawn_with(&[], &args);
-        let log = BufReader::new(child.stderr.take().expect("it is piped"));
-        let mut lines = log.lines().map(|line| line.expect("the log is UTF-8"));
-        let mut address = None;
-        for line in &mut lines {
-            let line: Value = serde_json::from_str(&line).unwrap_or_default();
-            let message = line["message"].as_str().unwrap_or_default();
-            if let Some(url) = message.strip_prefix("listening on http://") {
-                address = Some(url.parse().expect("an address"));
-            }
-            if message == "ready" {
-                break;
-            }
-        }
-        // Read on, or a full pipe would be one more thing that this test tests.
-        thread::spawn(move || lines.for_each(drop));
-        Self {
-            child,
-            address: address.expect("it says where it listens"),
-        }
-    }
-
-    async fn call(&self) -> Caller {
-        let stream = TcpStream::connect(self.address).await.unwrap();
-        let mut caller = dial_over(stream, "").await.unwrap();
-        caller.until_ready().await;
-        caller
-    }
-
-    async fn get(&self, path: &str) -> Value {
-        let response = reqwest::get(format!("http://{}{path}", self.address))
-            .await
-            .unwrap();
-        assert!(response.status().is_success(), "{path}: {response:?}");
-        response.json().await.unwrap()
-    }
-
-    /// The sessions, as soon as they are as `wanted`.
-    async fn sessions(&self, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-        let looking = async {
-            loop {
-                let mut list = self.get("/api/sessions").await;
-                let Value::Array(items) = list["items"].take() else {
-                    panic!("no list: {list}");
-                };
-                if wanted(&items) {
-                    return items;
-                }
-                crate::support::before_the_next_look().await;
-            }
-        };
-        within("the log to show it", looking).await
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it is ours");
-    }
+async fn call(server: &Server) -> Caller {
+    let stream = TcpStream::connect(&server.address).await.unwrap();
+    let mut caller = dial_over(stream, "").await.unwrap();
+    caller.until_ready().await;
+    caller
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// The sessions, as soon as they are as `wanted`.
+async fn logged_sessions(server: &Server, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    let looking = async {
+        loop {
+            let mut list = server.get("/api/sessions").await;
+            let Value::Array(items) = list["items"].take() else {
+                panic!("no list: {list}");
+            };
+            if wanted(&items) {
+                return items;
+            }
+            before_the_next_look().await;
+        }
+    };
+    within("the log to show it", looking).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_kill_the_log_has_finished_calls_whole_and_running_ones_cut_off() {
     let home = Home::new();
-    let mut server = Server::start(&home);
+    let server = start(&home);
     let client = reqwest::Client::new();
     let policy = json!({"record_audio": true, "recording_days": 30, "keep_transcripts": true, "session_days": 365});
-    let change = client.put(format!("http://{}/api/policy", server.address));
+    let change = client.put(server.url("/api/policy"));
     let changed = change
         .header("if-match", "\"1\"")
         .json(&policy)
@@ -122,41 +56,38 @@ async fn after_a_kill_the_log_has_finished_calls_whole_and_running_ones_cut_off(
     assert!(changed.status().is_success(), "{changed:?}");
     let before = server.get("/api/personas/export").await;
 
-    let mut finished = server.call().await;
+    let mut finished = call(&server).await;
     finished.talk(15).await;
     finished.send_raw(Message::Close(None)).await;
     let is_over = |session: &Value| session["end_reason"].is_string();
-    server
-        .sessions(|sessions| sessions.iter().any(is_over))
-        .await;
+    logged_sessions(&server, |sessions| sessions.iter().any(is_over)).await;
 
     // They go on talking until their server is gone.
     let mut talking = Vec::new();
     for _ in 0..CALLS {
-        let mut caller = server.call().await;
+        let mut caller = call(&server).await;
         talking.push(tokio::spawn(async move {
-            while !matches!(caller.next().await, crate::support::Heard::Lost) {
+            while !matches!(caller.next().await, Heard::Lost) {
                 caller.say(0.2).await;
             }
         }));
     }
     let has_enough =
         |session: &Value| session["counters"]["frames"].as_i64() >= Some(FRAMES_LOGGED);
-    let logged = server
-        .sessions(|sessions| {
-            sessions
-                .iter()
-                .filter(|session| !is_over(session) && has_enough(session))
-                .count()
-                == CALLS
-        })
-        .await;
+    let logged = logged_sessions(&server, |sessions| {
+        sessions
+            .iter()
+            .filter(|session| !is_over(session) && has_enough(session))
+            .count()
+            == CALLS
+    })
+    .await;
     server.kill();
     for caller in talking {
         within("the callers to notice", caller).await.unwrap();
     }
 
-    let server = Server::start(&home);
+    let server = start(&home);
     let sessions = server.get("/api/sessions").await;
     let sessions = sessions["items"].as_array().unwrap();
     assert_eq!(sessions.len(), CALLS + 1);
@@ -178,7 +109,7 @@ async fn after_a_kill_the_log_has_finished_calls_whole_and_running_ones_cut_off(
         // What was recorded plays.
         let detail = server.get(&format!("/api/sessions/{id}")).await;
         assert!(detail["recording_seconds"].as_u64() >= Some(1), "{detail}");
-        let audio = reqwest::get(format!("http://{}/api/sessions/{id}/audio", server.address))
+        let audio = reqwest::get(server.url(&format!("/api/sessions/{id}/audio")))
             .await
             .unwrap();
         let wav = audio.bytes().await.unwrap();
@@ -190,10 +121,8 @@ async fn after_a_kill_the_log_has_finished_calls_whole_and_running_ones_cut_off(
     }
     assert_eq!(server.get("/api/personas/export").await, before);
     // Numbers go on where they were.
-    let mut caller = server.call().await;
+    let mut caller = call(&server).await;
     caller.send_raw(Message::Close(None)).await;
-    let newest = server
-        .sessions(|sessions| sessions.len() == CALLS + 2)
-        .await;
+    let newest = logged_sessions(&server, |sessions| sessions.len() == CALLS + 2).await;
     assert!(newest[0]["id"].as_i64() > logged[0]["id"].as_i64());
 }

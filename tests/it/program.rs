@@ -148,6 +148,12 @@ impl Server {
         response.json().await.expect("it answers JSON")
     }
 
+    /// Ends it at once, as a power cut would.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it is ours");
+    }
+
     /// Its exit code, once it has ended by itself, and its complaint.
     pub async fn ended(mut self) -> (Option<i32>, String) {
         let child = Mutex::new(&mut self.child);
