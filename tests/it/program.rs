@@ -94,16 +94,13 @@ pub struct Server {
 
 impl Server {
     pub fn start(home: &Home, variables: &[(&str, &str)], args: &[&str]) -> Self {
-        let fixed = [
-            "serve",
-            "--device",
-            "cpu",
-            "--listen",
-            "127.0.0.1:0",
-            "--admission",
-            "off",
-        ];
-        let mut child = home.spawn_with(variables, &[&fixed, args].concat());
+        let fixed = ["serve", "--device", "cpu", "--listen", "127.0.0.1:0"];
+        // How busy this machine is must not decide, unless that is what is tried.
+        let admission: &[&str] = match args.contains(&"--admission") {
+            true => &[],
+            false => &["--admission", "off"],
+        };
+        let mut child = home.spawn_with(variables, &[&fixed, admission, args].concat());
         let log = BufReader::new(child.stderr.take().expect("it is piped"));
         let mut lines = log.lines().map(|line| line.expect("the log is UTF-8"));
         let mut address = None;

@@ -28,9 +28,6 @@ use crate::config::values::{
 
 /// Slots on a CPU unless asked otherwise: what a laptop serves with the demo beside everything else it does.
 pub const CPU_SLOTS: usize = 4;
-/// Slots on a GPU unless asked otherwise, at most: what others were seen to serve in real time on one large card. A
-/// calibration at start will take its place.
-pub const GPU_SLOTS_MAX: usize = 16;
 /// Seed of the random weights of `--model random`.
 const RANDOM_SEED: u64 = 1;
 /// Prompts whose snapshots are kept, of a model so small that they are no burden.
@@ -91,7 +88,7 @@ pub fn engine_options(config: &Config, model: &ModelConfig, slots: usize) -> Eng
     }
 }
 
-/// How many slots the settings want: on a GPU as many as fit, up to [`GPU_SLOTS_MAX`].
+/// How many slots the settings want: on a GPU as many as fit into memory, of which `serve` offers those that are in time.
 ///
 /// # Errors
 /// The device cannot be used, or the asked number does not fit; one line with both numbers.
@@ -103,7 +100,7 @@ pub fn slots(config: &Config, checkpoint: &Checkpoint) -> anyhow::Result<usize> 
         (SlotCount::Auto, Target::Cuda(_)) => {
             let (sizing, free_bytes) = sizing(config, checkpoint)?;
             let fits = sizing.largest_slots_that_fit(checkpoint.config(), free_bytes);
-            fits.clamp(1, GPU_SLOTS_MAX)
+            fits.max(1)
         }
     };
     check_memory(config, checkpoint, wanted)?;

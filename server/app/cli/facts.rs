@@ -1,10 +1,11 @@
 //! What pages show of this server: from the settings and from what `doctor` looks at.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use engine::device::{self, Resolved, Target};
 use wire::api::system::{self, CheckState};
 
+use super::calibrate::Calibration;
 use super::doctor::checks::{self, Check, State};
 use super::doctor::machine;
 use super::engine::{device_choice, threads};
@@ -12,8 +13,8 @@ use crate::config::Config;
 use crate::config::values::ModelName;
 use crate::web::desk::{DeskFacts, DeviceMemory, Look};
 
-/// Everything that pages show and that does not change.
-pub fn of(config: &Arc<Config>) -> DeskFacts {
+/// Everything that pages show and that does not change. `calibrated` is filled when the engine is loaded, or never.
+pub fn of(config: &Arc<Config>, calibrated: &Arc<OnceLock<Calibration>>) -> DeskFacts {
     let mut licences = vec!["vivavoce: MIT or Apache-2.0, at your option".to_owned()];
     licences.push(match &config.model {
         ModelName::Demo => "demo model: made for this program, same licences".to_owned(),
@@ -30,22 +31,31 @@ pub fn of(config: &Arc<Config>) -> DeskFacts {
         value: setting.value.clone(),
         source: setting.source.to_string(),
     });
-    let looking = Arc::clone(config);
+    let (looking, calibrated) = (Arc::clone(config), Arc::clone(calibrated));
     DeskFacts {
         model: config.model.to_string(),
         device,
         device_memory,
         licences,
         settings: settings.collect(),
-        look: Look(Arc::new(move || look(&looking))),
+        look: Look(Arc::new(move || look(&looking, calibrated.get()))),
         ..DeskFacts::default()
     }
 }
 
-fn look(config: &Config) -> Vec<system::Check> {
+fn look(config: &Config, calibrated: Option<&Calibration>) -> Vec<system::Check> {
     let mut found = vec![machine::cpu(), machine::memory()];
     found.extend(checks::while_running(config));
-    found.into_iter().map(wire_check).collect()
+    let mut found: Vec<_> = found.into_iter().map(wire_check).collect();
+    found.extend(calibrated.map(|calibration| system::Check {
+        name: "calibration".to_owned(),
+        state: match calibration.in_time() {
+            true => CheckState::Good,
+            false => CheckState::Bad,
+        },
+        text: calibration.text(),
+    }));
+    found
 }
 
 /// What computes, and how its memory is asked for.

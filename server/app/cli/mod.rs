@@ -4,6 +4,7 @@
 //! May not live here: the work of a command.
 
 pub mod bench;
+mod calibrate;
 pub mod disk;
 pub mod doctor;
 pub mod engine;

@@ -4,7 +4,7 @@
 //! May not live here: any of their work.
 
 use std::cell::Cell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
@@ -13,12 +13,13 @@ use engine::backend::Backend;
 use engine::prepare::CallMaker;
 use engine::voice_model::{VoiceCall, VoiceModel};
 use engine::weights::Checkpoint;
-use slots::call::PrepareCall;
+use slots::call::{CallSpec, PrepareCall};
 use slots::engine::{Engine, EngineError, Readiness};
 use slots::units::SlotId;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
+use super::calibrate::{Calibration, Limited, calibrate};
 use super::disk::make_data_dir;
 use super::doctor::checks::bind_cure;
 use super::engine::{
@@ -28,7 +29,7 @@ use super::presets::presets;
 use super::progress::Progress;
 use super::{HUNG, Outcome, complain, facts, note};
 use crate::config::flags::{EngineFlags, ServerFlags};
-use crate::config::values::LogFormat;
+use crate::config::values::{LogFormat, SlotCount};
 use crate::config::{Config, Flags};
 use crate::stepper::board::SlotPhase;
 use crate::stepper::handle::StepperHandle;
@@ -53,7 +54,7 @@ Examples:
   vivavoce serve
       the demo, four callers, http://localhost:8998
   vivavoce serve --model nvidia/personaplex-7b-v1 --device cuda:0 --slots auto
-      the published model on the first GPU, as many slots as fit (16 at most)
+      the published model on the first GPU, as many slots as fit into its memory and, measured at start, into 80 ms
   vivavoce serve --listen 0.0.0.0:8998
       let other machines in; the first start prints a password for the operator
   VIVAVOCE_SLOTS=8 vivavoce serve --data-dir /srv/vivavoce
@@ -114,11 +115,12 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
         true => Access::Loopback,
         false => Access::Open,
     };
+    let calibrated = Arc::new(OnceLock::new());
     let settings = WebSettings {
         access,
         open_calls: config.open_calls,
         watchdog: config.watchdog,
-        facts: facts::of(&config),
+        facts: facts::of(&config, &calibrated),
         recordings: Some(config.data_dir.join("recordings")),
         ..WebSettings::default()
     };
@@ -149,7 +151,7 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
     }
 
     let outcome = tokio::select! {
-        outcome = load_and_tick(&config, found, &app, began) => outcome.map(Some),
+        outcome = load_and_tick(&config, found, &app, calibrated, began) => outcome.map(Some),
         () = signals.next() => {
             tracing::info!("stopping while the model is being loaded");
             Ok(None)
@@ -218,6 +220,7 @@ async fn load_and_tick(
     config: &Arc<Config>,
     found: Found,
     app: &AppState<CallMaker>,
+    calibrated: Arc<OnceLock<Calibration>>,
     began: Instant,
 ) -> anyhow::Result<Running> {
     let Found { checkpoint, slots } = found;
@@ -241,6 +244,7 @@ async fn load_and_tick(
         checkpoint: Arc::clone(&checkpoint),
         maker: Arc::clone(&maker),
         slots,
+        calibrated,
     };
     let (handle, mut thread) = with_backend(config, &checkpoint, start)??;
     thread.ready().await?;
@@ -248,7 +252,7 @@ async fn load_and_tick(
     let voices = maker.voice_facts().len();
     app.set_loaded(handle.clone(), maker)?;
     tracing::info!(
-        slots,
+        slots = handle.board().capacity(),
         voices,
         seconds = (began.elapsed().as_secs_f64() * 100.0).round() / 100.0,
         "ready"
@@ -261,7 +265,9 @@ struct Start {
     config: Arc<Config>,
     checkpoint: Arc<Checkpoint>,
     maker: Arc<CallMaker>,
+    /// The most; `--slots auto` may find that fewer are in time.
     slots: usize,
+    calibrated: Arc<OnceLock<Calibration>>,
 }
 
 impl WithBackend for Start {
@@ -276,6 +282,7 @@ impl WithBackend for Start {
             checkpoint,
             maker,
             slots,
+            calibrated,
         } = self;
         let options = Options {
             admission: config.admission,
@@ -305,13 +312,40 @@ impl WithBackend for Start {
                 what: error.to_string(),
             })?;
             tracing::info!("{}", model.describe());
+            let mut slots = slots;
+            if config.slots == SlotCount::Auto && config.admission {
+                let found = in_time(&mut model, &maker)?;
+                slots = found.slots;
+                let _ = calibrated.set(found);
+            }
             read_presets(&mut model, &maker)?;
-            Ok(model)
+            Ok(Limited {
+                engine: model,
+                slots,
+            })
         };
         #[cfg(debug_assertions)]
         let load = move || Ok(super::fault::Faulty::planned(load()?));
         stepper::spawn(load, options)
     }
+}
+
+/// How many of the engine's rows stay in time.
+fn in_time<B: Backend>(
+    model: &mut VoiceModel<B>,
+    maker: &CallMaker,
+) -> Result<Calibration, EngineError> {
+    let call = maker.prepare(&CallSpec::default());
+    let call = call.map_err(|error| EngineError {
+        what: format!("it cannot be measured: {error}"),
+    })?;
+    let found = calibrate(model, &call)?;
+    let text = found.text();
+    match found.in_time() {
+        true => tracing::info!("{text}"),
+        false => tracing::warn!("{text}: callers will hear gaps"),
+    }
+    Ok(found)
 }
 
 /// Reads the prompts of the known personas once, so that their callers are live at once.

@@ -69,8 +69,8 @@ pub struct EngineFlags {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Server")]
 pub struct ServerFlags {
-    /// How many callers may talk at once, 1 to 256; auto is 4 on a CPU and, on a GPU, what fits into its memory up to
-    /// 16 [default: auto]
+    /// How many callers may talk at once, 1 to 256; auto is 4 on a CPU and, on a GPU, what fits into its memory, and no
+    /// more than stay in time when it is measured at start (not with --admission off) [default: auto]
     #[arg(long, value_name = "N|auto")]
     pub slots: Option<SlotCount>,
     /// Address of the server; port 0 takes any free port. On an address that other machines can reach, an operator's

@@ -6,7 +6,7 @@
 use std::array;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use slots::engine::EngineCounters;
 use slots::slot::{CLOSE_REASONS, CloseReason};
@@ -165,6 +165,8 @@ pub struct Board {
     pub(super) frames_sent: AtomicU64,
     pub(super) losses: Losses,
     pub(super) ended: [AtomicU64; CLOSE_REASONS],
+    /// How many of `slots` the engine has.
+    pub(super) open: AtomicUsize,
     pub(super) slots: Box<[SlotCell]>,
     pub(super) cache_hits: AtomicU64,
     pub(super) cache_misses: AtomicU64,
@@ -202,6 +204,7 @@ impl Board {
             frames_sent: zero(),
             losses: Losses::default(),
             ended: array::from_fn(|_| zero()),
+            open: AtomicUsize::new(slots),
             slots: (0..slots).map(|_| SlotCell::default()).collect(),
             cache_hits: zero(),
             cache_misses: zero(),
@@ -248,14 +251,14 @@ impl Board {
         self.phase() == Phase::Ready && self.admission_open()
     }
 
-    /// Number of slots.
+    /// Number of slots; while the engine is being loaded, the most it may come with.
     pub fn capacity(&self) -> usize {
-        self.slots.len()
+        self.open.load(Relaxed)
     }
 
     /// What each slot is doing, by row.
     pub fn slot_phases(&self) -> impl Iterator<Item = SlotPhase> + '_ {
-        self.slots
+        self.slots[..self.capacity()]
             .iter()
             .map(|cell| SlotPhase::ALL[usize::from(cell.phase.load(Relaxed)) % SLOT_PHASES])
     }

@@ -7,7 +7,7 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub type OnHang = Box<dyn FnOnce(u64) + Send>;
 
 /// How the stepping thread runs.
 pub struct Options {
-    /// Number of rows; the engine must have as many.
+    /// The most rows; the engine may come with fewer.
     pub slots: usize,
     /// Tells the time of the tick.
     pub clock: Arc<dyn Clock>,
@@ -80,7 +80,7 @@ pub enum StartError {
         /// The panic's message.
         what: String,
     },
-    /// The engine has another number of rows than asked for.
+    /// The engine has no row, or more than were asked for.
     #[error("the engine has {engine} slots, {asked} were asked for")]
     Slots {
         /// Of the engine.
@@ -203,6 +203,7 @@ where
                 let _ = ready_tx.send(Err(error));
             }
             Ok(engine) => {
+                board.open.store(engine.capacity(), Relaxed);
                 board.set_phase(Phase::Ready);
                 let _ = ready_tx.send(Ok(()));
                 let ended = tick_until_the_end(engine, parts, errands);
@@ -235,7 +236,7 @@ fn load_once<E: Engine>(
         })?
         .map_err(StartError::Engine)?;
     match engine.capacity() {
-        slots if slots == asked => Ok(engine),
+        slots if (1..=asked).contains(&slots) => Ok(engine),
         slots => Err(StartError::Slots {
             engine: slots,
             asked,

@@ -8,6 +8,24 @@ use crate::program::{Home, Server};
 use crate::support::Setup;
 
 #[tokio::test(flavor = "multi_thread")]
+async fn slots_auto_offers_what_stays_in_time_and_the_system_page_says_so() {
+    let home = Home::new();
+    let server = Server::start(&home, &[], &["--slots", "auto", "--admission", "on"]);
+    let system = server.get("/api/system").await;
+    let checks = system["checks"].as_array().unwrap();
+    let found = checks.iter().find(|check| check["name"] == "calibration");
+    let text = found.unwrap_or_else(|| panic!("{system}"))["text"].as_str();
+    let slots = server.get("/health").await["slots"].as_u64().unwrap();
+    let said = format!("{slots} of 4 slots are offered");
+    assert!(text.unwrap().starts_with(&said), "{text:?}");
+
+    let other = Home::new();
+    let fixed = Server::start(&other, &[], &["--slots", "2", "--admission", "on"]);
+    let system = fixed.get("/api/system").await.to_string();
+    assert!(!system.contains("calibration"), "nobody asked: {system}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_system_page_says_what_doctor_says_of_a_server_that_runs() {
     let home = Home::new();
     let server = Server::start(&home, &[("HF_TOKEN", "hf_topsecret")], &["--slots", "2"]);

@@ -142,18 +142,27 @@ async fn an_engine_that_does_not_start_is_tried_once_and_reported_once() {
 }
 
 #[tokio::test]
-async fn an_engine_of_another_size_is_not_started() {
+async fn an_engine_with_fewer_rows_than_allowed_offers_those_it_has() {
     let clock = Arc::new(HandClock::new());
     let load = || Ok(ScriptedEngine::echo().with_capacity(3));
-    let (_handle, mut thread) = spawn(load, options(4, &clock)).expect("threads");
-    let error = thread.ready().await;
-    assert!(matches!(
-        error,
-        Err(StartError::Slots {
-            engine: 3,
-            asked: 4
-        })
-    ));
+    let (handle, mut thread) = spawn(load, options(4, &clock)).expect("threads");
+    thread.ready().await.expect("three will do");
+    assert_eq!(handle.board().capacity(), 3);
+    assert_eq!(handle.board().slots_in(SlotPhase::Free), 3);
+}
+
+#[tokio::test]
+async fn an_engine_with_more_rows_than_allowed_or_none_is_not_started() {
+    for engine_slots in [0, 5] {
+        let clock = Arc::new(HandClock::new());
+        let load = move || Ok(ScriptedEngine::echo().with_capacity(engine_slots));
+        let (_handle, mut thread) = spawn(load, options(4, &clock)).expect("threads");
+        let error = thread.ready().await;
+        assert!(
+            matches!(error, Err(StartError::Slots { engine, asked: 4 }) if engine == engine_slots),
+            "{error:?}"
+        );
+    }
 }
 
 #[tokio::test]
