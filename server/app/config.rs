@@ -18,10 +18,15 @@ use hub::HubSettings;
 use sources::{Environment, Sources};
 use values::{
     DeviceChoice, DrainLimit, Dtype, KvDtype, Listen, LogFormat, ModelName, Order, PasswordFile,
-    PinPrompt, Ring, SlotCount, Switch, ThreadCount, Watchdog,
+    PinPrompt, Ring, Secret, SlotCount, Switch, ThreadCount, TlsChoice, Watchdog,
 };
 
+use crate::web::cors::Origins;
+
 pub use sources::{ConfigError, Setting, Source};
+
+/// The variable that holds the operator's password.
+const PASSWORD: &str = "VIVAVOCE_PASSWORD";
 
 /// All settings of the program, in range and in agreement with each other.
 #[derive(Clone, Debug)]
@@ -60,8 +65,14 @@ pub struct Config {
     pub watchdog: Duration,
     /// Anybody who reaches the port may call, without a link or a token.
     pub open_calls: bool,
-    /// Holds the operator's password in its first line; set anew with each start.
+    /// How the port is encrypted.
+    pub tls: TlsChoice,
+    /// Other sites whose pages may ask.
+    pub allow_origin: Origins,
+    /// Holds the operator's password in its first line; counts from each start on.
     pub password_file: PasswordFile,
+    /// The operator's password itself; only from the environment, where other users cannot see it.
+    pub password: Option<Secret>,
     /// How the model hub is reached.
     pub hub: HubSettings,
     /// Every setting with its value and where it came from, secrets as stars, in the order of the help.
@@ -124,6 +135,9 @@ impl Config {
                 .pick("watchdog", &server.watchdog, Watchdog::default())
                 .0,
             open_calls: from.pick("open-calls", &server.open_calls, Switch(false)).0,
+            tls: from.pick("tls", &server.tls, TlsChoice::default()),
+            allow_origin: from.pick("allow-origin", &server.allow_origin, Origins::default()),
+            password: environment.get(PASSWORD).and_then(Secret::new),
             password_file: from.pick(
                 "password-file",
                 &server.password_file,
@@ -135,6 +149,11 @@ impl Config {
             unknown_variables: from.unknown_variables(),
         };
         let (mut settings, problems) = from.finish();
+        settings.extend(config.password.as_ref().map(|password| Setting {
+            key: "password".to_owned(),
+            value: password.to_string(),
+            source: Source::Variable(PASSWORD.to_owned()),
+        }));
         settings.extend(config.hub.settings());
         (Self { settings, ..config }, problems)
     }

@@ -14,5 +14,6 @@ mod load;
 #[cfg(unix)]
 mod paused;
 mod program;
+mod safety;
 mod stopping;
 mod support;

@@ -1,10 +1,11 @@
 //! `vivavoce doctor`: what will work on this machine, and what to do about the rest.
 //!
 //! Lives here: arguments of the command, the report and its two forms.
-//! May not live here: the looking itself, see `checks.rs` and `machine.rs`.
+//! May not live here: the looking itself, see `checks.rs`, `machine.rs`, `safety.rs`.
 
 pub mod checks;
 pub mod machine;
+pub mod safety;
 
 use std::fmt;
 

@@ -7,6 +7,7 @@ pub mod bench;
 mod calibrate;
 pub mod disk;
 pub mod doctor;
+mod door;
 pub mod engine;
 mod facts;
 #[cfg(debug_assertions)]

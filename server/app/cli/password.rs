@@ -4,22 +4,23 @@ use std::io::{BufRead, IsTerminal};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use console::Term;
 
 use super::disk::make_data_dir;
-use super::{Outcome, note, tell};
+use super::{Outcome, tell};
 use crate::config::Config;
 use crate::store::Store;
 use crate::web;
 
 /// Set the operator's password
 ///
-/// Reads it from the first line of the input. Every browser that is signed in has to sign in again. The server of the
-/// same data folder has to be stopped for it.
+/// Asks for it on a terminal, without showing it; else reads the first line of the input. Every browser that is signed in
+/// has to sign in again. The server of the same data folder has to be stopped for it.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
   vivavoce password
-      asks for it
+      asks for it, twice
   vivavoce password --data-dir /srv/vivavoce < secret.txt
       takes the first line of a file")]
 pub struct PasswordArgs {}
@@ -31,12 +32,14 @@ pub struct PasswordArgs {}
 pub fn run(_args: PasswordArgs, config: Config) -> anyhow::Result<Outcome> {
     make_data_dir(&config.data_dir)?;
     let input = std::io::stdin();
-    if input.is_terminal() {
-        note("the new password (it is shown as you type):");
-    }
-    let mut line = String::new();
-    input.lock().read_line(&mut line).context("the input")?;
-    let password = line.trim_end_matches(['\r', '\n']).to_owned();
+    let password = match input.is_terminal() {
+        true => asked_twice()?,
+        false => {
+            let mut line = String::new();
+            input.lock().read_line(&mut line).context("the input")?;
+            line.trim_end_matches(['\r', '\n']).to_owned()
+        }
+    };
     if password.is_empty() {
         bail!("no password was given; nothing is changed");
     }
@@ -51,4 +54,21 @@ pub fn run(_args: PasswordArgs, config: Config) -> anyhow::Result<Outcome> {
     })?;
     tell("the password is set");
     Ok(Outcome::Done)
+}
+
+/// From a terminal, which shows nothing of it.
+fn asked_twice() -> anyhow::Result<String> {
+    let terminal = Term::stderr();
+    let ask = |question: &str| -> anyhow::Result<String> {
+        terminal.write_str(question)?;
+        terminal.read_secure_line().context("the terminal")
+    };
+    let password = ask("the new password (nothing is shown as you type): ")?;
+    if !password.is_empty() {
+        web::check_password(&password)?;
+        if ask("once more: ")? != password {
+            bail!("the two differ; nothing is changed");
+        }
+    }
+    Ok(password)
 }

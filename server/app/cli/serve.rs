@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::Args;
 use engine::backend::Backend;
 use engine::prepare::CallMaker;
@@ -27,7 +27,7 @@ use super::engine::{
 };
 use super::presets::presets;
 use super::progress::Progress;
-use super::{HUNG, Outcome, complain, facts, note};
+use super::{HUNG, Outcome, complain, door, facts};
 use crate::config::flags::{EngineFlags, ServerFlags};
 use crate::config::values::{LogFormat, SlotCount};
 use crate::config::{Config, Flags};
@@ -37,6 +37,7 @@ use crate::stepper::{self, Options, StartError, StepperThread};
 use crate::store::Store;
 use crate::telemetry;
 use crate::web::access::Access;
+use crate::web::desk::DeskFacts;
 use crate::web::{self, AppState, WebSettings};
 
 /// How long callers and running requests have for their last word.
@@ -55,8 +56,8 @@ Examples:
       the demo, four callers, http://localhost:8998
   vivavoce serve --model nvidia/personaplex-7b-v1 --device cuda:0 --slots auto
       the published model on the first GPU, as many slots as fit into its memory and, measured at start, into 80 ms
-  vivavoce serve --listen 0.0.0.0:8998
-      let other machines in; the first start prints a password for the operator
+  vivavoce serve --listen 0.0.0.0:8998 --tls self-signed
+      let other machines in, with their microphones; the first start prints a password for the operator
   VIVAVOCE_SLOTS=8 vivavoce serve --data-dir /srv/vivavoce
       settings from environment and flags together")]
 pub struct ServeArgs {
@@ -116,17 +117,22 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
         false => Access::Open,
     };
     let calibrated = Arc::new(OnceLock::new());
+    let certificates = door::certificates(&config).await?;
     let settings = WebSettings {
         access,
         open_calls: config.open_calls,
+        origins: config.allow_origin.clone(),
         watchdog: config.watchdog,
-        facts: facts::of(&config, &calibrated),
+        facts: DeskFacts {
+            certificates: certificates.clone(),
+            ..facts::of(&config, &calibrated)
+        },
         recordings: Some(config.data_dir.join("recordings")),
         ..WebSettings::default()
     };
     let store = Store::open(&config.database()).await?;
     store.install_presets(&presets(&config)).await?;
-    let new_password = first_password(&config, &store).await?;
+    let new_password = door::first_password(&config, &store).await?;
     let app = AppState::<CallMaker>::open(settings, store).await?;
     let listener = web::bind(config.listen).map_err(|err| {
         anyhow!(
@@ -137,17 +143,30 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
     })?;
     let address = listener.local_addr()?;
     let (close, closed) = watch::channel(false);
-    let server = tokio::spawn(web::serve(
-        listener,
-        web::router(app.clone()),
-        has_become_true(closed),
-    ));
-    tracing::info!("listening on http://{address}");
+    let router = web::router(app.clone());
+    let server = match &certificates {
+        Some(certificates) => {
+            tokio::spawn(certificates.keep_fresh());
+            let acceptor = certificates.acceptor()?;
+            tokio::spawn(web::serve_tls(
+                listener,
+                router,
+                acceptor,
+                has_become_true(closed),
+            ))
+        }
+        None => tokio::spawn(web::serve(listener, router, has_become_true(closed))),
+    };
+    let scheme = match &certificates {
+        Some(_) => "https",
+        None => "http",
+    };
+    tracing::info!("listening on {scheme}://{address}");
+    if let Some(certificates) = &certificates {
+        door::say_certificate(&certificates.state());
+    }
     if let Some(password) = new_password {
-        // Not in the log, which pages show and collectors keep.
-        note(format_args!(
-            "the operator's password is {password} (made now, shown this once; change it on the System page)"
-        ));
+        door::say_password(&password, scheme, address);
     }
 
     let outcome = tokio::select! {
@@ -173,26 +192,6 @@ async fn serve(config: Arc<Config>) -> anyhow::Result<Outcome> {
     let _ = tokio::time::timeout(FAREWELL_LIMIT, server).await;
     tracing::info!("stopped");
     Ok(outcome)
-}
-
-/// Takes the password out of its file; makes one where other machines can come and none is set.
-async fn first_password(config: &Config, store: &Store) -> anyhow::Result<Option<String>> {
-    if let Some(file) = &config.password_file.0 {
-        let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
-        let password = text.lines().next().unwrap_or_default().to_owned();
-        web::set_password(store, password)
-            .await
-            .with_context(|| format!("--password-file {}", file.display()))?;
-        return Ok(None);
-    }
-    if config.is_local() || store.password_hash().await?.is_some() {
-        return Ok(None);
-    }
-    let mut bytes = [0; 10];
-    getrandom::fill(&mut bytes).map_err(|error| anyhow!("no randomness: {error}"))?;
-    let password: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    web::set_password(store, password.clone()).await?;
-    Ok(Some(password))
 }
 
 /// The model, looked through but not read, and how many slots of it the device takes.

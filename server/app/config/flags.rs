@@ -10,8 +10,9 @@ use clap::{Args, ValueHint};
 
 use super::values::{
     DeviceChoice, DrainLimit, Dtype, KvDtype, Listen, LogFormat, ModelName, Order, PasswordFile,
-    PinPrompt, Ring, SlotCount, Switch, ThreadCount, Watchdog,
+    PinPrompt, Ring, SlotCount, Switch, ThreadCount, TlsChoice, Watchdog,
 };
+use crate::web::cors::Origins;
 
 /// Where things are, and how the program speaks; taken by every command.
 #[derive(Args, Clone, Debug, Default)]
@@ -89,8 +90,15 @@ pub struct ServerFlags {
     /// Let anybody who reaches the port call, without a link or a token; operating still needs the password [default: off]
     #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
     pub open_calls: Option<Switch>,
-    /// File whose first line is the operator's password, for containers; else it is set in the browser or with
-    /// `vivavoce password` [default: none]
+    /// Encrypt the port: off, self-signed (a certificate made here and kept in the data folder; browsers warn once), or
+    /// the PEM files of a certificate and its key, which are read again when they change [default: off]
+    #[arg(long, value_name = "off|self-signed|CERT,KEY")]
+    pub tls: Option<TlsChoice>,
+    /// Let pages of other sites use the API with a token: their origins, joined by commas [default: none]
+    #[arg(long, value_name = "ORIGINS")]
+    pub allow_origin: Option<Origins>,
+    /// File whose first line is the operator's password, for containers (or VIVAVOCE_PASSWORD); else it is set in the
+    /// browser or with `vivavoce password` [default: none]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub password_file: Option<PasswordFile>,
 }

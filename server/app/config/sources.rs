@@ -259,8 +259,11 @@ impl<'a> Sources<'a> {
         let mut known: BTreeSet<String> = known
             .map(|key| format!("{PREFIX}{}", key.to_uppercase().replace('-', "_")))
             .collect();
-        // Not settings of the program, but of where it finds them, of its log, and of one command.
-        known.extend(["CONFIG", "LOG", "LOAD_TOKEN"].map(|name| format!("{PREFIX}{name}")));
+        // Not settings of the program, but of where it finds them, of its log, and of one command; and a secret, which has
+        // no flag.
+        known.extend(
+            ["CONFIG", "LOG", "LOAD_TOKEN", "PASSWORD"].map(|name| format!("{PREFIX}{name}")),
+        );
         #[cfg(debug_assertions)]
         known.insert(format!("{PREFIX}TEST_FAULT"));
         let names = self.environment.0.keys();

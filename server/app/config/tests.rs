@@ -42,6 +42,15 @@ fn every_value_reads_back_what_it_prints() {
     check::<Listen>(&["127.0.0.1:8998", "[::1]:0", "0.0.0.0:65535"]);
     check::<DrainLimit>(&["0s", "86400s"]);
     check::<Watchdog>(&["2s", "3600s"]);
+    check::<TlsChoice>(&["off", "self-signed", "cert.pem,/etc/keys/key.pem"]);
+    check::<Origins>(&["none", "https://desk.example,http://localhost:3000"]);
+}
+
+#[test]
+fn tls_takes_both_files_or_none() {
+    for text in ["", "on", "cert.pem", "cert.pem,", ",key.pem"] {
+        assert!(text.parse::<TlsChoice>().is_err(), "{text}");
+    }
 }
 
 #[test]
@@ -167,7 +176,14 @@ fn the_hubs_own_switch_counts_below_ours() {
 
 #[test]
 fn a_secret_prints_as_stars_in_every_form() {
-    let config = load(&[("HF_TOKEN", "hf_topsecret")]).expect("good settings");
+    let config = load(&[
+        ("HF_TOKEN", "hf_topsecret"),
+        ("VIVAVOCE_PASSWORD", "operator's topsecret"),
+    ])
+    .expect("good settings");
+    let password = config.password.clone().expect("it was given");
+    assert_eq!(password.expose(), "operator's topsecret");
+    assert!(config.unknown_variables.is_empty());
     let (token, _) = config.hub.token.clone().expect("it was given");
     assert_eq!(token.expose(), "hf_topsecret");
     assert!(!format!("{config:?} {token} {token:?}").contains("topsecret"));

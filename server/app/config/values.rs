@@ -24,7 +24,8 @@ pub struct ValueError {
     pub expected: String,
 }
 
-fn expected<T>(what: impl Into<String>) -> Result<T, ValueError> {
+/// The refusal of a value, with what is taken instead.
+pub(crate) fn expected<T>(what: impl Into<String>) -> Result<T, ValueError> {
     Err(ValueError {
         expected: what.into(),
     })
@@ -340,6 +341,46 @@ impl fmt::Display for PasswordFile {
         match &self.0 {
             Some(file) => file.display().fmt(f),
             None => f.write_str("none"),
+        }
+    }
+}
+
+/// How the port is encrypted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TlsChoice {
+    /// Plain http.
+    #[default]
+    Off,
+    /// With a certificate that the server makes itself.
+    SelfSigned,
+    /// With a certificate and its key from PEM files.
+    Files(PathBuf, PathBuf),
+}
+
+impl FromStr for TlsChoice {
+    type Err = ValueError;
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        match (text, text.split_once(',')) {
+            ("off", _) => Ok(Self::Off),
+            ("self-signed", _) => Ok(Self::SelfSigned),
+            (_, Some((certificate, key))) if !certificate.is_empty() && !key.is_empty() => {
+                Ok(Self::Files(certificate.into(), key.into()))
+            }
+            _ => expected(
+                "off, self-signed, or the PEM files of a certificate and its key joined by a comma: cert.pem,key.pem",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for TlsChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::SelfSigned => f.write_str("self-signed"),
+            Self::Files(certificate, key) => {
+                write!(f, "{},{}", certificate.display(), key.display())
+            }
         }
     }
 }

@@ -2,13 +2,15 @@
 //! a cookie, a token or a link.
 //!
 //! Lives here: the rules for `Host`, forwarding headers and `Origin`, and the guard around all routes.
-//! May not live here: how cookies, tokens and links are recognised (`identity`), what an asker may do (handlers).
+//! May not live here: how cookies, tokens and links are recognised (`identity`), what an asker may do (handlers), what
+//! pages of other sites are told (`cors`).
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::cors::{self, Origins};
 use super::desk::Desk;
 use super::error::ApiError;
 use super::identity::{Asker, recognise};
@@ -57,7 +59,7 @@ pub enum AccessError {
         /// The header that shows it.
         header: &'static str,
     },
-    /// A page of another site opens a WebSocket or changes something.
+    /// A page of another site opens a WebSocket or changes something; without a password, whatever it asks.
     #[error("pages of {origin:?} may not open a call here or change anything")]
     Origin {
         /// The page's origin.
@@ -66,6 +68,13 @@ pub enum AccessError {
 }
 
 impl AccessError {
+    /// A browser says that it comes from another site, not from which.
+    fn elsewhere() -> Self {
+        Self::Origin {
+            origin: "another site".to_owned(),
+        }
+    }
+
     /// The code for the error body.
     pub fn code(&self) -> &'static str {
         match self {
@@ -84,7 +93,9 @@ impl AccessError {
             Self::Forwarded { .. } => {
                 "set a password first (System page, or `vivavoce password`), or connect without the proxy"
             }
-            Self::Origin { .. } => "open the page that this server serves at /",
+            Self::Origin { .. } => {
+                "open the page that this server serves at /; a front end of your own on another site is let in with --allow-origin"
+            }
         }
     }
 }
@@ -96,6 +107,8 @@ pub struct Door {
     pub access: Access,
     /// Anybody may call, without a link or a token.
     pub open_calls: bool,
+    /// Other sites whose pages may ask.
+    pub origins: Origins,
     /// Where passwords, tokens and links are looked up.
     pub desk: Desk,
 }
@@ -104,13 +117,17 @@ pub struct Door {
 pub async fn guard(State(door): State<Door>, mut request: Request, next: Next) -> Response {
     let (uri, headers) = (request.uri().clone(), request.headers().clone());
     let changes = !request.method().is_safe();
-    match door.asker(changes, &uri, &headers).await {
+    let origin = door.origins.allowed_in(&headers).cloned();
+    let mut response = match door.asker(changes, &uri, &headers).await {
+        Ok(_) if origin.is_some() && cors::is_preflight(&request) => cors::preflight(),
         Ok(asker) => {
             request.extensions_mut().insert(asker);
             next.run(request).await
         }
         Err(error) => error.into_response(),
-    }
+    };
+    door.origins.mark(&mut response, origin);
+    response
 }
 
 impl Door {
@@ -126,7 +143,7 @@ impl Door {
             true => Access::Open,
             false => self.access,
         };
-        check(access, changes, uri, headers)?;
+        check(access, &self.origins, changes, uri, headers)?;
         if access == Access::Loopback {
             return Ok(Asker::local());
         }
@@ -140,6 +157,7 @@ impl Door {
 /// [`AccessError`] says which rule was broken.
 pub fn check(
     access: Access,
+    origins: &Origins,
     changes: bool,
     uri: &Uri,
     headers: &HeaderMap,
@@ -168,15 +186,21 @@ pub fn check(
             return Err(AccessError::Forwarded { header });
         }
     }
-    if !changes && !headers.contains_key(header::SEC_WEBSOCKET_KEY) {
+    // Without a password every page in a browser of this machine could ask as its operator: reading is refused to it by
+    // the browser, but asking alone can have this server compute. Following a link is harmless.
+    let asks_as_operator =
+        access == Access::Loopback && text("sec-fetch-mode").as_deref() != Some("navigate");
+    if !changes && !asks_as_operator && !headers.contains_key(header::SEC_WEBSOCKET_KEY) {
         return Ok(());
     }
     let Some(origin) = text(header::ORIGIN.as_str()) else {
         // Programs send none, and browsers always do, but for requests that say where they come from.
         return match text("sec-fetch-site").as_deref() {
-            Some("cross-site" | "same-site") => Err(AccessError::Origin {
-                origin: "another site".to_owned(),
-            }),
+            Some("cross-site") => Err(AccessError::elsewhere()),
+            // Another port of this machine.
+            Some("same-site") if changes || access != Access::Loopback => {
+                Err(AccessError::elsewhere())
+            }
             _ => Ok(()),
         };
     };
@@ -187,6 +211,7 @@ pub fn check(
         Some(page_host) if page_host.eq_ignore_ascii_case(&host) => Ok(()),
         // Another port of this machine: a page that is being developed, say.
         Some(page_host) if access == Access::Loopback && is_loopback(page_host) => Ok(()),
+        _ if origins.contains(&origin) => Ok(()),
         _ => Err(AccessError::Origin { origin }),
     }
 }
@@ -216,7 +241,9 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        check(access, false, &Uri::from_static("/api/chat"), &map).map_err(|error| error.code())
+        let origins: Origins = "https://desk.example".parse().unwrap();
+        let uri = Uri::from_static("/api/chat");
+        check(access, &origins, false, &uri, &map).map_err(|error| error.code())
     }
 
     #[test]
@@ -292,6 +319,14 @@ mod tests {
                 refused,
             ),
             (Access::Open, "box.example", "https://evil.example", refused),
+            (Access::Open, "box.example", "https://desk.example", Ok(())),
+            (Access::Open, "box.example", "http://desk.example", refused),
+            (
+                Access::Loopback,
+                "localhost:8998",
+                "https://desk.example",
+                Ok(()),
+            ),
         ];
         for (access, host, origin, expected) in cases {
             let headers = [
@@ -300,11 +335,38 @@ mod tests {
                 ("sec-websocket-key", "x"),
             ];
             assert_eq!(asked(access, &headers), expected, "{access:?} {headers:?}");
-            assert_eq!(
-                asked(access, &headers[..2]),
+            let reading = asked(access, &headers[..2]);
+            match access {
+                Access::Open => assert_eq!(reading, Ok(()), "{headers:?}"),
+                Access::Loopback => assert_eq!(reading, expected, "{headers:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_password_other_sites_cannot_even_ask_but_links_work() {
+        let cases: [(&[(&str, &str)], _); 5] = [
+            (&[("sec-fetch-site", "cross-site")], Err("origin_refused")),
+            (
+                &[
+                    ("sec-fetch-site", "cross-site"),
+                    ("sec-fetch-mode", "no-cors"),
+                ],
+                Err("origin_refused"),
+            ),
+            (
+                &[
+                    ("sec-fetch-site", "cross-site"),
+                    ("sec-fetch-mode", "navigate"),
+                ],
                 Ok(()),
-                "only sockets are checked"
-            );
+            ),
+            (&[("sec-fetch-site", "same-origin")], Ok(())),
+            (&[("sec-fetch-site", "none")], Ok(())),
+        ];
+        for (headers, expected) in cases {
+            let headers = [&[("host", "localhost:8998")], headers].concat();
+            assert_eq!(asked(Access::Loopback, &headers), expected, "{headers:?}");
         }
     }
 }

@@ -157,20 +157,37 @@ async fn change_password(
     signed_in(&desk, secure(peer)).await
 }
 
+/// Why a password is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the password has {chars} characters; at least {least} and at most {most} bytes are taken",
+    least = PASSWORD_CHARS_MIN,
+    most = PASSWORD_BYTES_MAX
+)]
+pub(crate) struct PasswordError {
+    chars: usize,
+}
+
+/// Whether a password has a length that is taken.
+///
+/// # Errors
+/// [`PasswordError`]: too short or too long.
+pub(crate) fn check_password(password: &str) -> Result<(), PasswordError> {
+    let chars = password.chars().count();
+    match chars < PASSWORD_CHARS_MIN || password.len() > PASSWORD_BYTES_MAX {
+        true => Err(PasswordError { chars }),
+        false => Ok(()),
+    }
+}
+
 /// Keeps the hash of `password`; every browser is signed out.
 ///
 /// # Errors
 /// [`ApiError::BadValue`]: too short or too long.
 pub(crate) async fn set_password(store: &Store, password: String) -> Result<(), ApiError> {
-    let chars = password.chars().count();
-    if chars < PASSWORD_CHARS_MIN || password.len() > PASSWORD_BYTES_MAX {
-        return Err(ApiError::BadValue {
-            what: format!(
-                "the password has {chars} characters; at least {PASSWORD_CHARS_MIN} and at most \
-                 {PASSWORD_BYTES_MAX} bytes are taken"
-            ),
-        });
-    }
+    check_password(&password).map_err(|error| ApiError::BadValue {
+        what: error.to_string(),
+    })?;
     let hash = blocking(move || {
         let hash = Argon2::default().hash_password(password.as_bytes());
         hash.map(|hash| hash.to_string())
@@ -179,6 +196,19 @@ pub(crate) async fn set_password(store: &Store, password: String) -> Result<(), 
     .await?;
     let hash = hash.map_err(|what| ApiError::Internal { what })?;
     Ok(store.set_password_hash(&hash).await?)
+}
+
+/// As [`set_password`], but where it is set already nobody is signed out.
+///
+/// # Errors
+/// [`ApiError::BadValue`]: too short or too long.
+pub(crate) async fn password_shall_be(store: &Store, password: String) -> Result<(), ApiError> {
+    if let Some(hash) = store.password_hash().await?
+        && matches(password.clone(), hash).await?
+    {
+        return Ok(());
+    }
+    set_password(store, password).await
 }
 
 async fn matches(password: String, hash: String) -> Result<bool, ApiError> {

@@ -1,7 +1,7 @@
 //! Connections to the port: each is served requests, and none keeps a place for asking nothing.
 //!
 //! Lives here: how many connections there may be, who goes when there are more, how long a request may take to come in,
-//! the orderly end.
+//! TLS before it, the orderly end.
 //! May not live here: what is answered (`routes`). A call counts here only until its upgrade; then `sessions` and the
 //! number of slots bound it.
 //! Start reading at [`serve_within`].
@@ -20,15 +20,19 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use super::tls;
 
 /// How much a connection is granted before it is a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// How long the head of a request may take to come in, counted from the end of the one before it: also how long a
-    /// connection may be idle.
+    /// connection may be idle. The handshake of TLS has as much time again.
     pub head_within: Duration,
     /// Connections at a time. When there is one more, the one that has asked nothing for the longest time is closed; if
     /// all are being answered, it is the newcomer.
@@ -53,8 +57,48 @@ impl Default for ConnectionLimits {
 /// # Errors
 /// None in practice: failures to accept are retried.
 pub async fn serve_within(
-    mut listener: TcpListener,
+    listener: TcpListener,
     router: Router,
+    limits: ConnectionLimits,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    serve_connections(listener, Answers::of(router, None), limits, shutdown).await
+}
+
+/// As [`serve_within`], over TLS. Who speaks plain http to the port is led to its https address.
+///
+/// # Errors
+/// None in practice: failures to accept are retried.
+pub async fn serve_tls_within(
+    listener: TcpListener,
+    router: Router,
+    acceptor: TlsAcceptor,
+    limits: ConnectionLimits,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let answers = Answers::of(router, Some(acceptor));
+    serve_connections(listener, answers, limits, shutdown).await
+}
+
+/// What is answered to connections of either kind.
+#[derive(Clone)]
+struct Answers {
+    /// Over TLS, or over plain http where there is none.
+    router: Router,
+    /// With what speaks plain http all the same.
+    tls: Option<(TlsAcceptor, Router)>,
+}
+
+impl Answers {
+    fn of(router: Router, acceptor: Option<TlsAcceptor>) -> Self {
+        let tls = acceptor.map(|acceptor| (acceptor, tls::plain_router(router.clone())));
+        Self { router, tls }
+    }
+}
+
+async fn serve_connections(
+    mut listener: TcpListener,
+    answers: Answers,
     limits: ConnectionLimits,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
@@ -72,13 +116,13 @@ pub async fn serve_within(
         }
         match crowd.join() {
             Some(guest) => {
-                let peer = Peer {
+                let one = One {
                     address,
-                    secure: false,
+                    guest,
+                    limits,
+                    stopping: stopping.clone(),
                 };
-                let router = router.clone().layer(Extension(peer));
-                let serving = serve_one(stream, router, guest, limits, stopping.clone());
-                tokio::spawn(serving);
+                tokio::spawn(one.serve(stream, answers.clone()));
             }
             None => tracing::debug!("a connection was closed: all others are being answered"),
         }
@@ -99,40 +143,78 @@ pub struct Peer {
     pub secure: bool,
 }
 
-async fn serve_one(
-    stream: TcpStream,
-    router: Router,
+/// One connection, until it is over or a call.
+struct One {
+    address: SocketAddr,
     guest: Guest,
     limits: ConnectionLimits,
-    mut stopping: watch::Receiver<bool>,
-) {
-    let answers = TowerToHyperService::new(router);
-    let guest = &guest;
-    let service = service_fn(move |request| {
-        guest.asks();
-        let answer = answers.call(request);
-        async move {
-            let answer = answer.await;
-            guest.is_answered();
-            answer
+    stopping: watch::Receiver<bool>,
+}
+
+/// First byte of a record of TLS that begins a handshake. Source: RFC 8446, 5.1. No request of HTTP begins with it.
+const HANDSHAKE: u8 = 22;
+
+impl One {
+    async fn serve(mut self, stream: TcpStream, answers: Answers) {
+        let Some((acceptor, plain)) = answers.tls else {
+            return self.answer(stream, answers.router, false).await;
+        };
+        let greeting = async {
+            let mut first = [0];
+            match stream.peek(&mut first).await {
+                Ok(1) if first[0] == HANDSHAKE => {}
+                Ok(1) => return Some(Err(stream)),
+                _ => return None,
+            }
+            // Whose handshake fails has been told by an alert.
+            acceptor.accept(stream).await.ok().map(Ok)
+        };
+        let greeted = tokio::select! {
+            greeted = timeout(self.limits.head_within, greeting) => greeted.ok().flatten(),
+            () = self.guest.is_shown_out() => None,
+            _ = self.stopping.wait_for(|&stops| stops) => None,
+        };
+        match greeted {
+            Some(Ok(stream)) => self.answer(stream, answers.router, true).await,
+            Some(Err(stream)) => self.answer(stream, plain, false).await,
+            None => {}
         }
-    });
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new())
-        .header_read_timeout(limits.head_within);
-    let connection = http.serve_connection(TokioIo::new(stream), service);
-    let mut connection = pin!(connection.with_upgrades());
-    // A connection that fails is over like any other, and its peer is gone or broken: there is nobody to tell.
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        () = guest.is_shown_out() => return,
-        _ = stopping.wait_for(|&stops| stops) => {}
     }
-    if guest.is_idle() {
-        return;
+
+    async fn answer<S>(mut self, stream: S, router: Router, secure: bool)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let address = self.address;
+        let router = router.layer(Extension(Peer { address, secure }));
+        let answers = TowerToHyperService::new(router);
+        let guest = &self.guest;
+        let service = service_fn(move |request| {
+            guest.asks();
+            let answer = answers.call(request);
+            async move {
+                let answer = answer.await;
+                guest.is_answered();
+                answer
+            }
+        });
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new())
+            .header_read_timeout(self.limits.head_within);
+        let connection = http.serve_connection(TokioIo::new(stream), service);
+        let mut connection = pin!(connection.with_upgrades());
+        // A connection that fails is over like any other, and its peer is gone or broken: there is nobody to tell.
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = guest.is_shown_out() => return,
+            _ = self.stopping.wait_for(|&stops| stops) => {}
+        }
+        if guest.is_idle() {
+            return;
+        }
+        connection.as_mut().graceful_shutdown();
+        let _ = timeout(self.limits.finish_within, connection).await;
     }
-    connection.as_mut().graceful_shutdown();
-    let _ = timeout(limits.finish_within, connection).await;
 }
 
 /// All connections that are not calls.

@@ -13,6 +13,7 @@ use super::account::Tries;
 use super::error::ApiError;
 use super::live::Feed;
 use super::room::EngineRoom;
+use super::tls::Certificates;
 use super::voices::Bench;
 use crate::journal::Journal;
 use crate::store::Store;
@@ -84,6 +85,8 @@ pub struct DeskFacts {
     pub settings: Vec<wire::api::system::Setting>,
     /// Looks at the machine anew, as `doctor` does.
     pub look: Look,
+    /// The certificate that is shown, where there is TLS.
+    pub certificates: Option<Arc<Certificates>>,
 }
 
 impl Desk {

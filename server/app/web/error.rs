@@ -102,6 +102,9 @@ pub enum ApiError {
     /// 426: `/api/chat` without an upgrade.
     #[error("this address takes WebSockets only")]
     NotAnUpgrade,
+    /// 400: plain http at a port with TLS.
+    #[error("this port speaks https")]
+    TlsNeeded,
     /// 404.
     #[error("there is nothing at {path}")]
     NotFound {
@@ -206,6 +209,11 @@ impl ApiError {
                 hint(
                     "open it as ws:// or wss://; a proxy in between must pass Upgrade and Connection on",
                 ),
+            ),
+            Self::TlsNeeded => (
+                StatusCode::BAD_REQUEST,
+                "tls_needed",
+                hint("ask again with https:// or wss:// before the same address"),
             ),
             Self::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found", None),
             Self::Internal { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "internal", None),

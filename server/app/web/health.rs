@@ -23,6 +23,8 @@ use super::state::AppState;
 use crate::stepper::board::{Board, Phase, SlotPhase};
 use crate::telemetry;
 
+/// What is answered to everybody, also over plain http beside TLS.
+pub(super) const PATHS: [&str; 3] = ["/livez", "/readyz", "/health"];
 /// When to ask again, in seconds.
 const RETRY_AFTER: &str = "5";
 

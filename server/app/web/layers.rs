@@ -24,7 +24,7 @@ const ANY_BODY_BYTES_MAX: usize = UPLOAD_BYTES_MAX + BODY_BYTES_MAX;
 const WORDS_BYTES_MAX: usize = 4 * 1024;
 
 /// Headers of every answer that does not bring its own.
-const HEADERS: [(HeaderName, &str); 3] = [
+const HEADERS: [(HeaderName, &str); 6] = [
     // A type is what is said, never what a browser guesses.
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     // A page may do only what this server itself serves, and stand in no frame of others.
@@ -36,6 +36,21 @@ const HEADERS: [(HeaderName, &str); 3] = [
     ),
     // Addresses hold tokens.
     (header::REFERRER_POLICY, "no-referrer"),
+    // Of what a browser could be asked for, pages use the microphone and where sound comes out.
+    (
+        HeaderName::from_static("permissions-policy"),
+        "microphone=(self), speaker-selection=(self), camera=(), geolocation=(), display-capture=(), usb=(), serial=(), \
+         payment=()",
+    ),
+    // Pages of other sites hold no reference to a window of ours, and show none of what is answered.
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    ),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
 ];
 
 /// `router` with all of it. Requests are logged at the level `debug`, without their query, which holds tokens and what

@@ -1,4 +1,4 @@
-//! HTTP: routes, who is let in, health, metrics, the embedded page, and the upgrade of `/api/chat`.
+//! HTTP: routes, who is let in, TLS, health, metrics, the embedded page, and the upgrade of `/api/chat`.
 //!
 //! Lives here: everything that knows of requests and statuses.
 //! May not live here: what happens on a socket after its upgrade (`sessions`), names of metrics (`telemetry`).
@@ -8,12 +8,14 @@ pub mod access;
 pub mod api;
 pub mod body;
 pub mod connections;
+pub mod cors;
 pub mod desk;
 pub mod error;
 pub mod identity;
 pub mod room;
 pub mod routes;
 pub mod state;
+pub mod tls;
 
 mod account;
 mod assets;
@@ -30,7 +32,7 @@ mod tokens;
 mod voices;
 mod wav;
 
-pub(crate) use account::set_password;
+pub(crate) use account::{check_password, password_shall_be, set_password};
 pub use routes::router;
 pub use state::{AppState, WebSettings};
 pub use voices::load_voices;
@@ -39,8 +41,9 @@ use std::io;
 use std::net::SocketAddr;
 
 use axum::Router;
-use connections::{ConnectionLimits, serve_within};
+use connections::{ConnectionLimits, serve_tls_within, serve_within};
 use tokio::net::{TcpListener, TcpSocket};
+use tokio_rustls::TlsAcceptor;
 
 /// Bytes the system may hold for a peer that does not read. At 8 kB/s this is a few seconds of audio; with the
 /// system's own choice it would be minutes, and nobody would notice that the peer stopped reading.
@@ -78,4 +81,24 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     serve_within(listener, router, ConnectionLimits::default(), shutdown).await
+}
+
+/// As [`serve`], over TLS.
+///
+/// # Errors
+/// None in practice: failures to accept are retried.
+pub async fn serve_tls(
+    listener: TcpListener,
+    router: Router,
+    acceptor: TlsAcceptor,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    serve_tls_within(
+        listener,
+        router,
+        acceptor,
+        ConnectionLimits::default(),
+        shutdown,
+    )
+    .await
 }

@@ -17,6 +17,7 @@ pub fn router<P: PrepareCall>(app: AppState<P>) -> Router {
     let door = access::Door {
         access: settings.access,
         open_calls: settings.open_calls,
+        origins: settings.origins.clone(),
         desk: app.desk().clone(),
     };
     let router = Router::new()

@@ -9,6 +9,7 @@ use std::time::Duration;
 use slots::call::PrepareCall;
 
 use super::access::Access;
+use super::cors::Origins;
 use super::desk::{Desk, DeskFacts};
 use super::live;
 use super::room::Room;
@@ -26,6 +27,8 @@ pub struct WebSettings {
     pub access: Access,
     /// Anybody may call, without a link or a token.
     pub open_calls: bool,
+    /// Other sites whose pages may ask.
+    pub origins: Origins,
     /// Limits of sessions.
     pub limits: SessionLimits,
     /// Folder for recordings; without one nothing is recorded.
@@ -41,6 +44,7 @@ impl Default for WebSettings {
         Self {
             access: Access::Loopback,
             open_calls: false,
+            origins: Origins::default(),
             recordings: None,
             facts: DeskFacts::default(),
             limits: SessionLimits::default(),

@@ -51,7 +51,10 @@ async fn system(_: Operator, State(desk): State<Desk>) -> Asked<System> {
         checks,
         settings: facts.settings.clone(),
         limits: limits(),
-        tls: Tls::Off,
+        tls: facts
+            .certificates
+            .as_ref()
+            .map_or(Tls::Off, |certificates| certificates.state()),
     }))
 }
 

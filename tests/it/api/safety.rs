@@ -291,7 +291,16 @@ async fn every_answer_carries_the_headers_that_keep_browsers_from_harm() {
             !csp.contains("unsafe-inline") && csp.contains("frame-ancestors 'none'"),
             "{csp}"
         );
-        assert_eq!(response.headers()["x-content-type-options"], "nosniff");
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("cross-origin-opener-policy", "same-origin"),
+            ("cross-origin-resource-policy", "same-origin"),
+        ] {
+            assert_eq!(response.headers()[name], value, "{path}");
+        }
+        let asked = &response.headers()["permissions-policy"];
+        assert!(asked.to_str().unwrap().contains("microphone=(self)"));
     }
     let wrong = Asking::of(&app).delete("/api/account").await;
     assert_eq!((wrong.status, wrong.code()), (405, "wrong_method"));

@@ -8,6 +8,7 @@ use std::net::TcpListener;
 use engine::device::{self, Resolved, Target};
 use serde::Serialize;
 
+use super::safety;
 use crate::cli::disk::{DATA_DIR_CURE, bytes_text, check_writable, free_bytes};
 use crate::cli::engine::{device_choice, open_checkpoint, slots};
 use crate::cli::model_files::{ModelFiles, PUBLISHED_BYTES};
@@ -110,7 +111,7 @@ pub fn while_running(config: &Config) -> Vec<Check> {
 }
 
 fn surroundings(config: &Config) -> Vec<Check> {
-    let mut checks = vec![microphone(config)];
+    let mut checks = safety::all(config);
     if config.offline {
         let advice = "`fetch` uses only what is on this machine";
         checks.push(Check::note("network", "downloads are switched off", advice));
@@ -296,30 +297,5 @@ pub fn bind_cure(err: &std::io::Error) -> &'static str {
             "this machine has no such address: use 127.0.0.1, or one that it has"
         }
         _ => "choose another address with --listen",
-    }
-}
-
-/// Browsers give a microphone only to pages from https or from the machine itself.
-fn microphone(config: &Config) -> Check {
-    const NAME: &str = "microphone";
-    let port = config.listen.port();
-    match config.listen.ip().to_canonical().is_loopback() {
-        true if port == 0 => Check::ok(
-            NAME,
-            "browsers on this machine give it to http://localhost, at the port that `serve` names",
-        ),
-        true => Check::note(
-            NAME,
-            format!("browsers on this machine give it to http://localhost:{port}"),
-            format!(
-                "from another machine, forward the port (ssh -L {port}:127.0.0.1:{port} THIS_HOST) and open \
-                 http://localhost:{port} there, or put a proxy with https in front"
-            ),
-        ),
-        false => Check::note(
-            NAME,
-            "browsers on other machines refuse it to plain http, whatever the address",
-            "put a proxy with https (Caddy, nginx, Traefik) in front; this build has no TLS of its own",
-        ),
     }
 }
