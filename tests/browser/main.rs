@@ -6,6 +6,7 @@
 mod chromium;
 mod served;
 mod ui_files;
+mod voices;
 
 use std::path::{Path, PathBuf};
 

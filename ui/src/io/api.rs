@@ -26,11 +26,38 @@ impl Problem {
         }
     }
 
-    fn unreachable() -> Self {
+    pub(super) fn unreachable() -> Self {
         Self {
             status: 0,
             code: "unreachable".to_owned(),
             text: "The server cannot be reached.".to_owned(),
+        }
+    }
+
+    pub(super) fn unreadable(status: u16, why: &str) -> Self {
+        Self {
+            status,
+            code: "unreadable".to_owned(),
+            text: format!("The server's answer cannot be read: {why}"),
+        }
+    }
+
+    /// As the server worded it, if it did.
+    pub(super) fn told(status: u16, body: Option<ErrorBody>) -> Self {
+        match body.map(|body| body.error) {
+            Some(error) => Self {
+                status,
+                code: error.code,
+                text: match error.hint {
+                    Some(hint) => format!("{} ({hint})", error.message),
+                    None => error.message,
+                },
+            },
+            None => Self {
+                status,
+                code: "unknown".to_owned(),
+                text: format!("The server answered {status}."),
+            },
         }
     }
 }
@@ -47,39 +74,27 @@ async fn checked(response: Result<Response, gloo_net::Error>) -> Answer<Response
         return Ok(response);
     }
     let status = response.status();
-    let told = response
-        .json::<ErrorBody>()
-        .await
-        .ok()
-        .map(|body| body.error);
-    Err(match told {
-        Some(error) => Problem {
-            status,
-            code: error.code,
-            text: match error.hint {
-                Some(hint) => format!("{} ({hint})", error.message),
-                None => error.message,
-            },
-        },
-        None => Problem {
-            status,
-            code: "unknown".to_owned(),
-            text: format!("The server answered {status}."),
-        },
-    })
+    Err(Problem::told(status, response.json().await.ok()))
 }
 
 async fn read<T: DeserializeOwned>(response: Response) -> Answer<T> {
     let status = response.status();
-    response.json().await.map_err(|error| Problem {
-        status,
-        code: "unreadable".to_owned(),
-        text: format!("The server's answer cannot be read: {error}"),
-    })
+    let value = response.json().await;
+    value.map_err(|error| Problem::unreadable(status, &error.to_string()))
 }
 
 pub async fn get<T: DeserializeOwned>(path: &str) -> Answer<T> {
     read(checked(Request::get(&address(path)).send().await).await?).await
+}
+
+/// A GET whose answer is wanted by somebody else, once it is sure that there is one.
+pub async fn reach(path: &str) -> Answer<()> {
+    let answer = checked(Request::get(&address(path)).send().await).await?;
+    answer
+        .binary()
+        .await
+        .map(drop)
+        .map_err(|_| Problem::unreachable())
 }
 
 pub async fn delete(path: &str) -> Answer<()> {
@@ -112,6 +127,10 @@ pub async fn send<B: Serialize, T: DeserializeOwned>(
 
 pub async fn post<B: Serialize, T: DeserializeOwned>(path: &str, body: &B) -> Answer<T> {
     send(Method::POST, path, None, body).await
+}
+
+pub async fn patch<B: Serialize, T: DeserializeOwned>(path: &str, body: &B) -> Answer<T> {
+    send(Method::PATCH, path, None, body).await
 }
 
 pub async fn put<B: Serialize, T: DeserializeOwned>(

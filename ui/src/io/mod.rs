@@ -9,3 +9,4 @@ pub mod listen;
 pub mod listing;
 pub mod page;
 pub mod sound;
+pub mod upload;

@@ -10,3 +10,4 @@ pub mod resample;
 pub mod session_filter;
 pub mod text;
 pub mod transcript;
+pub mod voice_form;
