@@ -4,7 +4,9 @@
 //! `VIVAVOCE_BROWSER=required` that is a failure. Screenshots of every page lie in `target/screenshots`.
 
 mod chromium;
+mod cut;
 mod served;
+mod talk;
 mod ui_files;
 mod voices;
 

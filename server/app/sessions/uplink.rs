@@ -10,7 +10,7 @@ use axum::extract::ws::Message;
 use futures_util::{FutureExt, StreamExt};
 use slots::units::{FRAME_MS, FRAME_SAMPLES};
 use wire::notice::EndReason;
-use wire::socket::{MESSAGE_BYTES_MAX, Uplink};
+use wire::socket::{CLOSE_LINE_LOST, MESSAGE_BYTES_MAX, Uplink};
 
 use super::counters::SessionCounters;
 use super::limits::{
@@ -94,6 +94,7 @@ impl Reading<'_> {
     ) -> Result<(), Over> {
         let now = Instant::now();
         let complaint = match &message {
+            Message::Close(Some(close)) if close.code == CLOSE_LINE_LOST => return Err(Over::Lost),
             Message::Close(_) => return Err(Over::HungUp),
             Message::Binary(bytes) if bytes.len() > MESSAGE_BYTES_MAX => {
                 let text = format!(

@@ -1,9 +1,11 @@
 //! What a caller needs before and after a call, and the door behind a share link.
 
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use wire::api::ErrorBody;
@@ -27,19 +29,40 @@ pub(super) fn routes() -> OpenApiRouter<Desk> {
         .routes(routes!(own_recording))
 }
 
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Question {
+    /// The token of a share link: only its persona, as its guests see it.
+    link: Option<String>,
+}
+
 /// What this asker can call
-#[utoipa::path(get, path = "/api/talk", tag = "talk",
+#[utoipa::path(get, path = "/api/talk", tag = "talk", params(Question),
     responses((status = 200, body = Talk), (status = "default", body = ErrorBody)))]
-async fn talk(asker: Asker, State(desk): State<Desk>) -> Asked<Talk> {
+async fn talk(
+    asker: Asker,
+    State(desk): State<Desk>,
+    Query(question): Query<Question>,
+) -> Asked<Talk> {
     if asker.role == Role::Nobody {
         return Err(ApiError::SignInNeeded);
     }
     let store = desk.store();
-    let only = match asker.persona {
+    let bound = match &question.link {
+        None => asker.persona,
+        Some(link) => {
+            let share = store.share_by_token(link).await?;
+            let share = share.ok_or_else(|| ApiError::Missing {
+                what: "link like this: it has ended, or was never made".to_owned(),
+            })?;
+            Some(share.persona_id)
+        }
+    };
+    let only = match bound {
         Some(only) => Some(store.persona(only).await?).filter(|persona| !persona.archived),
         None => None,
     };
-    let personas = match (asker.persona, only) {
+    let personas = match (bound, only) {
         (Some(_), only) => only.into_iter().collect(),
         (None, _) => {
             let question = PersonaQuestion {
@@ -51,7 +74,7 @@ async fn talk(asker: Asker, State(desk): State<Desk>) -> Asked<Talk> {
             all
         }
     };
-    let may_choose = asker.persona.is_none();
+    let may_choose = bound.is_none();
     let voices = match (may_choose, desk.room()) {
         (true, Ok(room)) => room.voices().into_iter().map(|voice| voice.name).collect(),
         _ => Vec::new(),

@@ -33,6 +33,10 @@ pub const KIND_ERROR: u8 = 0x05;
 /// Kind 0x06.
 pub const KIND_PING: u8 = 0x06;
 
+/// Close code of a caller who takes its call up on another connection: the seat is kept, as for a line that broke. Any
+/// other close message hangs up.
+pub const CLOSE_LINE_LOST: u16 = 4000;
+
 /// The largest message either side takes, in bytes. A client that held back a minute of audio at 128 kbit/s
 /// and sends it at once stays below.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;

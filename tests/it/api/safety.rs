@@ -270,6 +270,12 @@ async fn a_share_link_opens_one_persona_and_nothing_else() {
     );
     assert_eq!(talk["personas"].as_array().unwrap().len(), 1);
     assert_eq!(guest.get("/api/personas").await.status, 403);
+    // An operator who opens the link sees what its guests see.
+    let path = made["path"].as_str().unwrap();
+    let link = path.strip_prefix("talk/").unwrap();
+    let seen = operator.get(&format!("/api/talk?link={link}")).await.good();
+    assert_eq!(seen, talk);
+    assert_eq!(operator.get("/api/talk?link=unknown").await.status, 404);
     assert!(local.get("/talk/unknown").await.cookie.is_none());
     let id = made["id"].as_i64().unwrap();
     assert_eq!(

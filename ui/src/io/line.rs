@@ -10,13 +10,14 @@ use leptos::prelude::*;
 use leptos::task::spawn_local;
 use slots::loudness::{QUIET_POWER, level, mean_square};
 use slots::units::{FRAME_MS, FRAME_SAMPLES, SAMPLE_RATE_HZ};
-use ui::model::call::{Call, Command, Event, MicrophoneProblem};
+use ui::model::call::{Call, Command, Event, MicrophoneProblem, Phase, SILENCE_MOST_MS};
+use ui::model::health::Health;
 use ui::model::transcript::Transcript;
 use wasm_bindgen::JsCast;
 use wasm_bindgen::closure::Closure;
 use web_sys::{BinaryType, CloseEvent, MessageEvent, WebSocket};
 use wire::notice::Notice;
-use wire::socket::{Downlink, Uplink};
+use wire::socket::{CLOSE_LINE_LOST, Downlink, Uplink};
 
 use super::page::{is_secure, now_ms, socket_address};
 use super::sound::{Buffer, Sound, Wishes};
@@ -35,8 +36,7 @@ pub struct Shown {
     pub levels: RwSignal<Vec<(u8, u8)>>,
     pub elapsed_ms: RwSignal<f64>,
     pub buffer: RwSignal<Buffer>,
-    /// How long frames wait for the tick, in microseconds.
-    pub wait_us: RwSignal<u32>,
+    pub health: RwSignal<Health>,
     pub muted: RwSignal<bool>,
     pub wishes: RwSignal<Wishes>,
 }
@@ -49,7 +49,7 @@ impl Shown {
             levels: RwSignal::new(vec![(0, 0); LEVELS]),
             elapsed_ms: RwSignal::new(0.0),
             buffer: RwSignal::new(Buffer::default()),
-            wait_us: RwSignal::new(0),
+            health: RwSignal::new(Health::default()),
             muted: RwSignal::new(false),
             wishes: RwSignal::new(Wishes::default()),
         }
@@ -80,12 +80,16 @@ struct State {
     /// Samples to leave out when it is quiet, so that frames come shortly before the tick.
     to_drop: usize,
     live_at_ms: Option<f64>,
+    /// When the last message came, or the socket was opened.
+    heard_at_ms: f64,
     retry: Option<Timeout>,
     clock: Option<Interval>,
 }
 
 struct Socket {
     socket: WebSocket,
+    /// What the server is told when it is dropped: that the caller hung up, or that the call goes on elsewhere.
+    code: u16,
     _message: Closure<dyn Fn(MessageEvent)>,
     _close: Closure<dyn Fn(CloseEvent)>,
 }
@@ -94,7 +98,7 @@ impl Drop for Socket {
     fn drop(&mut self) {
         self.socket.set_onmessage(None);
         self.socket.set_onclose(None);
-        let _ = self.socket.close_with_code(1000);
+        let _ = self.socket.close_with_code(self.code);
     }
 }
 
@@ -122,6 +126,7 @@ impl Line {
             self.inner.shown.levels.set(vec![(0, 0); LEVELS]);
             self.inner.shown.elapsed_ms.set(0.0);
             self.inner.shown.buffer.set(Buffer::default());
+            self.inner.shown.health.set(Health::default());
         }
         Inner::tell(&self.inner, Event::Pressed);
     }
@@ -156,7 +161,9 @@ impl Drop for Line {
 impl Inner {
     fn tell(this: &Rc<Self>, event: Event) {
         let mut commands = Vec::new();
-        this.shown.call.update(|call| commands = call.on(event));
+        this.shown
+            .call
+            .update(|call| commands = call.on(event, now_ms()));
         for command in commands {
             Self::obey(this, command);
         }
@@ -173,7 +180,7 @@ impl Inner {
                 let socket = this.state.borrow_mut().socket.take();
                 drop(socket);
             }
-            Command::StartSound => this.start_sound(),
+            Command::StartSound => Self::start_sound(this),
             Command::StopSound => {
                 let mut state = this.state.borrow_mut();
                 let socket = state.socket.take();
@@ -185,6 +192,9 @@ impl Inner {
                 let weak = Rc::downgrade(this);
                 let retry = Timeout::new(ms, move || Self::later(&weak, Event::RetryDue));
                 let mut state = this.state.borrow_mut();
+                if let Some(socket) = &mut state.socket {
+                    socket.code = CLOSE_LINE_LOST;
+                }
                 state.socket = None;
                 state.retry = Some(retry);
             }
@@ -211,7 +221,7 @@ impl Inner {
             let buffering = weak.clone();
             let buffer = move |buffer| {
                 if let Some(this) = buffering.upgrade() {
-                    this.shown.buffer.set(buffer);
+                    this.buffer(buffer);
                 }
             };
             let sound = Sound::open(&wishes, heard, buffer).await;
@@ -261,14 +271,17 @@ impl Inner {
         let mut state = this.state.borrow_mut();
         state.reader = OpusReader::begin().ok();
         state.writer = None;
+        state.heard_at_ms = now_ms();
         state.socket = Some(Socket {
             socket,
+            code: 1000,
             _message: on_message,
             _close: on_close,
         });
     }
 
     fn message(this: &Rc<Self>, bytes: &[u8]) {
+        this.state.borrow_mut().heard_at_ms = now_ms();
         match Downlink::parse(bytes) {
             Ok(Downlink::Ready(_)) => Self::soon(this, Event::Ready),
             Ok(Downlink::Audio(ogg)) => this.agent(ogg),
@@ -302,8 +315,8 @@ impl Inner {
     }
 
     /// From here on the microphone goes out.
-    fn start_sound(&self) {
-        let mut state = self.state.borrow_mut();
+    fn start_sound(this: &Rc<Self>) {
+        let mut state = this.state.borrow_mut();
         let state = &mut *state;
         state.pending.clear();
         state.to_drop = 0;
@@ -319,10 +332,38 @@ impl Inner {
             }
         }
         if first {
-            let elapsed = self.shown.elapsed_ms;
+            let weak = Rc::downgrade(this);
             state.clock = Some(Interval::new(250, move || {
-                elapsed.set(now_ms() - live_at_ms)
+                if let Some(this) = weak.upgrade() {
+                    this.shown.elapsed_ms.set(now_ms() - live_at_ms);
+                    Self::listen_for_silence(&this);
+                }
             }));
+        }
+    }
+
+    /// A socket can stand long after its network is gone.
+    fn listen_for_silence(this: &Rc<Self>) {
+        let state = this.state.borrow();
+        let silent = state.socket.is_some() && now_ms() - state.heard_at_ms > SILENCE_MOST_MS;
+        drop(state);
+        if silent {
+            // Not from inside the clock's own callback: it is dropped when the call ends.
+            Self::soon(this, Event::Silent);
+        }
+    }
+
+    /// The loudspeaker's buffer tells how it is.
+    fn buffer(&self, buffer: Buffer) {
+        self.shown.buffer.set(buffer);
+        if self
+            .shown
+            .call
+            .with_untracked(|call| call.phase == Phase::Live)
+        {
+            let at_ms = self.since_live_ms();
+            let health = self.shown.health;
+            health.update(|health| health.heard(at_ms, buffer.gaps, buffer.held_s * 1_000.0));
         }
     }
 
@@ -355,7 +396,8 @@ impl Inner {
 
     /// How long frames wait for the tick: more than the margin is taken off, in silence.
     fn phase(&self, wait_us: u32) {
-        self.shown.wait_us.set(wait_us);
+        let wait_ms = f64::from(wait_us) / 1_000.0;
+        self.shown.health.update(|health| health.waits(wait_ms));
         let excess_us = wait_us.saturating_sub(MARGIN_US);
         if (MARGIN_US / 2..FRAME_MS * 1_000).contains(&excess_us) {
             let samples = u64::from(excess_us) * u64::from(SAMPLE_RATE_HZ) / 1_000_000;

@@ -37,6 +37,13 @@ pub fn base() -> String {
     path.trim_end_matches('/').to_owned()
 }
 
+/// The token of the share link that this page was opened by, if it was.
+pub fn link() -> Option<String> {
+    let path = window().location().pathname().ok()?;
+    let token = path.strip_prefix(&base())?.strip_prefix("/talk/")?;
+    Some(token.to_owned()).filter(|token| !token.is_empty())
+}
+
 /// `path` below the root.
 pub fn address(path: &str) -> String {
     root() + path

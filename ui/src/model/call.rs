@@ -79,6 +79,8 @@ pub enum Event {
     Closed {
         code: u16,
     },
+    /// The connection stands, and nothing comes through it any more.
+    Silent,
     /// The time for another try has come.
     RetryDue,
     /// The page goes away.
@@ -114,10 +116,13 @@ pub struct Call {
     pub recording: Option<String>,
     token: Option<String>,
     resume_within_ms: u32,
-    waited_ms: u32,
+    /// When the line broke that is being taken up again.
+    broke_at_ms: Option<f64>,
     complaint: Option<String>,
 }
 
+/// A live line that brings nothing for this long is broken, whatever the socket says: sound comes every 80 ms.
+pub const SILENCE_MOST_MS: f64 = 3_000.0;
 /// The first wait before another try; each is twice as long as the one before.
 const RETRY_FIRST_MS: u32 = 250;
 const RETRY_MOST_MS: u32 = 2_000;
@@ -132,7 +137,7 @@ impl Default for Call {
             recording: None,
             token: None,
             resume_within_ms: 0,
-            waited_ms: 0,
+            broke_at_ms: None,
             complaint: None,
         }
     }
@@ -175,8 +180,8 @@ impl Call {
         }
     }
 
-    /// What `event` leads to.
-    pub fn on(&mut self, event: Event) -> Vec<Command> {
+    /// What `event`, at `now_ms` of any steady clock, leads to.
+    pub fn on(&mut self, event: Event, now_ms: f64) -> Vec<Command> {
         match (event, &self.phase) {
             (Event::Pressed, Phase::Idle | Phase::Ended(_)) => {
                 *self = Self {
@@ -201,7 +206,7 @@ impl Call {
             (Event::Notice(notice), _) => self.noticed(notice),
             (Event::Ready, _) => {
                 self.phase = Phase::Live;
-                self.waited_ms = 0;
+                self.broke_at_ms = None;
                 vec![Command::StartSound]
             }
             (Event::Complaint(text), _) => {
@@ -211,9 +216,12 @@ impl Call {
             (Event::Closed { code }, phase) => {
                 let was_live = matches!(phase, Phase::Live | Phase::Reconnecting { .. });
                 match was_live && BROKEN.contains(&code) && self.token.is_some() {
-                    true => self.retry(),
+                    true => self.retry(now_ms),
                     false => self.closed(code, was_live),
                 }
+            }
+            (Event::Silent, Phase::Live | Phase::Reconnecting { .. }) if self.token.is_some() => {
+                self.retry(now_ms)
             }
             (Event::RetryDue, Phase::Reconnecting { .. }) => vec![Command::Open {
                 resume: self.token.clone(),
@@ -256,12 +264,13 @@ impl Call {
         vec![]
     }
 
-    fn retry(&mut self) -> Vec<Command> {
+    fn retry(&mut self, now_ms: f64) -> Vec<Command> {
         let tries = match self.phase {
             Phase::Reconnecting { tries } => tries,
             _ => 0,
         };
-        if self.waited_ms >= self.resume_within_ms {
+        let broke_at_ms = *self.broke_at_ms.get_or_insert(now_ms);
+        if now_ms - broke_at_ms >= f64::from(self.resume_within_ms) {
             return self.end(
                 None,
                 "The line broke, and the call could not be taken up again in time.",
@@ -270,7 +279,6 @@ impl Call {
             );
         }
         let ms = (RETRY_FIRST_MS << tries.min(8)).min(RETRY_MOST_MS);
-        self.waited_ms += ms;
         self.phase = Phase::Reconnecting { tries: tries + 1 };
         vec![Command::RetryAfter { ms }]
     }

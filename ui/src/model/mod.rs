@@ -5,6 +5,7 @@
 pub mod board;
 pub mod call;
 pub mod diff;
+pub mod health;
 pub mod persona_form;
 pub mod resample;
 pub mod session_filter;

@@ -5,7 +5,7 @@ use leptos::task::spawn_local;
 use wire::api::account::{Account, SignIn as Wish};
 
 use super::Me;
-use crate::io::api;
+use crate::io::{api, page};
 use crate::view::loaded::LastTrouble;
 
 #[component]
@@ -26,8 +26,16 @@ pub fn SignIn() -> impl IntoView {
         });
     };
     view! {
-        <h1>"Sign in"</h1>
-        <p>"This server is for its operator, and for callers who have a link."</p>
+        {match page::link() {
+            Some(_) => view! {
+                <h1>"This link has ended"</h1>
+                <p>"Ask whoever gave it to you for a new one. Operators can sign in here."</p>
+            }.into_any(),
+            None => view! {
+                <h1>"Sign in"</h1>
+                <p>"This server is for its operator, and for callers who have a link."</p>
+            }.into_any(),
+        }}
         <form on:submit=submit>
             <label>"Password"<input type="password" autocomplete="current-password" required bind:value=password /></label>
             <button type="submit">"Sign in"</button>

@@ -3,7 +3,7 @@
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use ui::model::call::Phase;
-use ui::model::text::{address_part, clock, ms};
+use ui::model::text::{address_part, clock};
 use wire::api::talk::Talk;
 
 use super::Me;
@@ -18,11 +18,15 @@ pub fn TalkPage() -> impl IntoView {
     view! { <h1>"Talk"</h1><TalkPanel /> }
 }
 
-/// One call, of `persona` or of a persona to be chosen.
+/// One call, of `persona`, of the link's persona, or of a persona to be chosen.
 #[component]
 pub fn TalkPanel(#[prop(optional)] persona: Option<i64>) -> impl IntoView {
     let talk = RwSignal::new(None);
-    spawn_local(async move { talk.set(Some(api::get::<Talk>("api/talk").await)) });
+    let path = match page::link() {
+        Some(link) => format!("api/talk?link={}", address_part(&link)),
+        None => "api/talk".to_owned(),
+    };
+    spawn_local(async move { talk.set(Some(api::get::<Talk>(&path).await)) });
     view! { <Loaded answer=talk show={move |talk: Talk| view! { <Panel talk=talk persona=persona /> }} /> }
 }
 
@@ -172,22 +176,16 @@ fn Words(shown: Shown) -> impl IntoView {
 #[component]
 fn Health(shown: Shown) -> impl IntoView {
     let live = move || shown.call.with(|call| call.phase == Phase::Live);
-    let words = move || {
-        let buffer = shown.buffer.get();
-        match buffer.gaps {
-            0 => "Connection: good",
-            1..4 => "Connection: fair, with short gaps",
-            _ => "Connection: poor, with many gaps",
-        }
-    };
+    let words = move || shown.health.with(|health| health.words());
     view! {
         {move || live().then(|| view! {
             <details class="health"><summary>{words}</summary>
                 <dl>
                     <dt>"Held ready"</dt><dd>{move || format!("{:.0} ms", shown.buffer.get().held_s * 1_000.0)}</dd>
-                    <dt>"Gaps"</dt><dd>{move || shown.buffer.get().gaps}</dd>
+                    <dt>"Gaps, last half minute"</dt><dd>{move || shown.health.with(|health| health.gaps())}</dd>
+                    <dt>"Gaps, whole call"</dt><dd>{move || shown.buffer.get().gaps}</dd>
                     <dt>"Skipped to stay in time"</dt><dd>{move || format!("{:.1} s", shown.buffer.get().skipped_s)}</dd>
-                    <dt>"Wait for the tick"</dt><dd>{move || ms(shown.wait_us.get())}</dd>
+                    <dt>"Delay in buffers"</dt><dd>{move || format!("{:.0} ms", shown.health.with(|health| health.delay_ms()))}</dd>
                 </dl>
             </details>
         })}

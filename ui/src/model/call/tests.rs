@@ -26,7 +26,7 @@ fn after(events: impl IntoIterator<Item = Event>) -> (Call, Vec<Command>) {
     let mut call = Call::default();
     let mut commands = Vec::new();
     for event in events {
-        commands = call.on(event);
+        commands = call.on(event, 0.0);
     }
     (call, commands)
 }
@@ -96,15 +96,41 @@ fn a_broken_line_is_taken_up_again_with_its_token_until_the_time_is_over() {
         (call.phase.clone(), commands),
         (Phase::Live, vec![Command::StartSound])
     );
-    let mut call = call;
-    let mut tries = 0;
-    while call.is_on() {
-        call.on(Event::Closed { code: 1006 });
-        call.on(Event::RetryDue);
-        tries += 1;
-        assert!(tries < 20, "it gives up");
+    // A second break has its own time, and a try that hangs counts with what it took.
+    for (try_ms, tries_wanted) in [(0.0, 4), (2_500.0, 2)] {
+        let (mut call, mut now_ms, mut tries) = (call.clone(), 60_000.0, 0);
+        while call.is_on() {
+            for command in call.on(Event::Silent, now_ms) {
+                if let Command::RetryAfter { ms } = command {
+                    now_ms += f64::from(ms) + try_ms;
+                    tries += 1;
+                }
+            }
+            call.on(Event::RetryDue, now_ms);
+        }
+        assert_eq!(tries, tries_wanted, "tries of {try_ms} ms");
+        assert!(call.words().contains("in time"), "{}", call.words());
     }
-    assert!(tries > 3, "{tries}");
+}
+
+#[test]
+fn silence_breaks_a_live_line_and_no_other() {
+    let (call, commands) = with(talking(), [Event::Silent]);
+    assert_eq!(call.phase, Phase::Reconnecting { tries: 1 });
+    assert_eq!(commands, [Command::RetryAfter { ms: 250 }]);
+    let before = [
+        vec![Event::Pressed],
+        vec![Event::Pressed, Event::MicrophoneReady],
+        vec![
+            Event::Pressed,
+            Event::MicrophoneReady,
+            Event::Notice(Notice::Queued { place: 2 }),
+        ],
+    ];
+    for events in before {
+        let (call, commands) = with(events.clone(), [Event::Silent]);
+        assert!(call.is_on() && commands.is_empty(), "{events:?}");
+    }
 }
 
 #[test]
