@@ -233,7 +233,7 @@ impl Chromium {
         let waiting = async {
             loop {
                 match self.client.execute(script, vec![argument.clone()]).await {
-                    Ok(Value::Null) | Err(_) => tokio::time::sleep(LOOK_EVERY).await,
+                    Ok(Value::Null) | Err(_) => pause().await,
                     Ok(value) => return value,
                 }
             }
@@ -300,6 +300,11 @@ impl Chromium {
 
 /// How often a page is looked at while a test waits for it.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Between two looks.
+pub async fn pause() {
+    tokio::time::sleep(LOOK_EVERY).await;
+}
 
 impl Drop for Chromium {
     fn drop(&mut self) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::chromium::{Chromium, PATIENCE, Window};
+use crate::chromium::{Chromium, PATIENCE, Window, pause};
 use crate::cut::Line;
 use crate::served::Served;
 use crate::{can_run, question};
@@ -38,7 +38,7 @@ async fn until(served: &Served, path: &str, wanted: impl Fn(&Value) -> bool) -> 
             return value;
         }
         assert!(began.elapsed() < PATIENCE, "{path} stayed {value}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        pause().await;
     }
 }
 
@@ -79,7 +79,7 @@ async fn a_line_that_breaks_for_three_seconds_goes_on_with_the_same_call() {
     // The break itself is what is tried, so it lasts its three seconds; all the while the seat is kept.
     while cut.elapsed() < Duration::from_secs(3) {
         assert_eq!(get(&served, "/health").await["slots_taken"], 1);
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        pause().await;
     }
     line.mend();
     window.sees("You are talking").await;
@@ -286,8 +286,12 @@ async fn a_page_that_stood_frozen_goes_on_with_the_newest_and_plays_no_backlog()
     window
         .devtools("Page.setWebLifecycleState", state("frozen"))
         .await;
+    let frozen = Instant::now();
     // The time it stands is what is tried.
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    while frozen.elapsed() < Duration::from_secs(5) {
+        assert_eq!(get(&served, "/health").await["slots_taken"], 1);
+        pause().await;
+    }
     window
         .devtools("Page.setWebLifecycleState", state("active"))
         .await;

@@ -117,6 +117,10 @@ impl PrepareCall for TestPrepare {
         self.inner.recording_frames_max()
     }
 
+    fn memory_frames(&self) -> usize {
+        self.inner.memory_frames()
+    }
+
     fn voice_from_recording(&self, pcm: &[f32]) -> Result<Vec<u8>, AddVoiceError> {
         self.inner.voice_from_recording(pcm)
     }

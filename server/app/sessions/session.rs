@@ -125,6 +125,12 @@ impl Session<'_> {
                 }
                 Left::Over(Over::Lost) if ticket.is_some() && was_live => {
                     self.notes.event("connection_lost", "");
+                    // Aside: a peer who took leave gets its answer, and a dead connection holds up nothing.
+                    let limits = *self.limits;
+                    tokio::spawn(async move {
+                        answer_close(&mut sink, &limits).await;
+                        drop(stream);
+                    });
                     match self.keep_seat(&mut newcomers).await {
                         Ok(socket) => socket,
                         Err(reason) => return self.over(reason),

@@ -58,6 +58,9 @@ pub trait EngineRoom: Send + Sync {
     /// The most frames of 80 ms that a recording may have for this model.
     fn recording_frames_max(&self) -> usize;
 
+    /// How many frames of 80 ms of a call the model still sees.
+    fn memory_frames(&self) -> usize;
+
     /// Turns a recording (24 kHz mono) into the bytes of a bundle (safetensors). Takes seconds of a processor: call it
     /// where blocking is allowed. Never touches the tick.
     ///
@@ -148,6 +151,10 @@ impl<P: PrepareCall> EngineRoom for Room<P> {
 
     fn recording_frames_max(&self) -> usize {
         self.prepare.recording_frames_max()
+    }
+
+    fn memory_frames(&self) -> usize {
+        self.prepare.memory_frames()
     }
 
     fn voice_from_recording(&self, pcm: &[f32]) -> Result<Vec<u8>, AddVoiceError> {

@@ -5,6 +5,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::Deserialize;
+use slots::units::FRAME_MS;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -79,6 +80,10 @@ async fn talk(
         (true, Ok(room)) => room.voices().into_iter().map(|voice| voice.name).collect(),
         _ => Vec::new(),
     };
+    let memory_ms = desk
+        .room()
+        .ok()
+        .map(|room| room.memory_frames() as u64 * u64::from(FRAME_MS));
     let policy = store.policy().await?.draft;
     Ok(Json(Talk {
         personas: personas
@@ -91,6 +96,7 @@ async fn talk(
             .collect(),
         may_choose,
         voices,
+        memory_s: memory_ms.map(|ms| (ms / 1_000) as u32),
         recorded: policy.record_audio && desk.journal().recordings().is_some(),
         recording_days: policy.recording_days,
         transcript_kept: policy.keep_transcripts,

@@ -182,6 +182,10 @@ impl PrepareCall for CallMaker {
         frames_max(self.checkpoint.config())
     }
 
+    fn memory_frames(&self) -> usize {
+        self.checkpoint.config().lm.context
+    }
+
     fn voice_from_recording(&self, pcm: &[f32]) -> Result<Vec<u8>, AddVoiceError> {
         let bundle = VoiceBundle::record(&self.checkpoint, pcm).map_err(|error| refused(&error))?;
         Ok(bundle.to_safetensors(self.checkpoint.config()))

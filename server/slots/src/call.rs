@@ -234,6 +234,9 @@ pub trait PrepareCall: Send + Sync + 'static {
     /// The most frames of 80 ms that a recording may have for this model.
     fn recording_frames_max(&self) -> usize;
 
+    /// How many frames of 80 ms of a call the model still sees: what was before, it has forgotten.
+    fn memory_frames(&self) -> usize;
+
     /// Turns a recording (24 kHz mono, in -1..=1) into the bytes of a bundle in safetensors form.
     ///
     /// # Errors

@@ -269,6 +269,7 @@ async fn a_share_link_opens_one_persona_and_nothing_else() {
         (&json!("Bea"), &json!(false))
     );
     assert_eq!(talk["personas"].as_array().unwrap().len(), 1);
+    assert_eq!(talk["memory_s"], 240);
     assert_eq!(guest.get("/api/personas").await.status, 403);
     // An operator who opens the link sees what its guests see.
     let path = made["path"].as_str().unwrap();

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use vivavoce::stepper::clock::HandClock;
 use wire::notice::{EndReason, Notice};
+use wire::socket::CLOSE_LINE_LOST;
 
 use super::with_held_prompts;
 use crate::support::{FastClock, Heard, Setup, one_tick, until};
@@ -146,7 +148,8 @@ async fn a_lost_connection_is_resumed_with_its_token_and_only_once() {
     );
     // A newer connection takes over even if the old one is not known to be lost.
     let mut newest = app.call(&format!("ext=1&resume={next_token}")).await;
-    assert_eq!(live_notice(&newest.until_ready().await).1, 2);
+    let (newest_token, generation) = live_notice(&newest.until_ready().await);
+    assert_eq!(generation, 2);
     newest.talk(2).await;
     assert_eq!(caller.ending().await.1, 1008);
     // An older one never displaces it.
@@ -168,7 +171,20 @@ async fn a_lost_connection_is_resumed_with_its_token_and_only_once() {
         assert!(told, "{ended:?}");
     }
     newest.talk(2).await;
-    // A close message is the end: nothing is kept.
+    // A close message that says that the call goes on elsewhere keeps the seat.
+    let lost = CloseFrame {
+        code: CLOSE_LINE_LOST.into(),
+        reason: "".into(),
+    };
+    newest.send_raw(Message::Close(Some(lost))).await;
+    newest
+        .until(|heard| matches!(heard, Heard::Closed { .. } | Heard::Lost))
+        .await;
+    let mut newest = app.call(&format!("ext=1&resume={newest_token}")).await;
+    assert_eq!(live_notice(&newest.until_ready().await).1, 3);
+    newest.talk(2).await;
+    assert_eq!(app.metric("vivavoce_joined_total").await, 1.0);
+    // Any other close message is the end: nothing is kept.
     newest.send_raw(Message::Close(None)).await;
     app.all_slots_free().await;
 }

@@ -24,6 +24,8 @@ use super::sound::{Buffer, Sound, Wishes};
 
 /// Levels that are shown: about five seconds.
 pub const LEVELS: usize = 64;
+/// How long a room rings after the loudspeaker.
+const ECHO_MS: f64 = 200.0;
 /// Frames shall come this long before the tick takes them.
 const MARGIN_US: u32 = 12_000;
 
@@ -74,6 +76,8 @@ struct State {
     sound: Option<Sound>,
     writer: Option<OpusWriter>,
     reader: Option<OpusReader>,
+    /// Until when the loudspeaker may be heard in the room.
+    agent_until_ms: f64,
     /// Microphone samples that are not a frame yet.
     pending: Vec<f32>,
     caller_level: u8,
@@ -369,9 +373,11 @@ impl Inner {
 
     /// A piece of the microphone, at 24 kHz.
     fn heard(&self, pcm: &[f32]) {
-        let muted = self.shown.muted.get_untracked();
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
+        let closed = now_ms() < state.agent_until_ms
+            && self.shown.wishes.with_untracked(|wishes| wishes.take_turns);
+        let muted = closed || self.shown.muted.get_untracked();
         let Some(writer) = &mut state.writer else {
             return;
         };
@@ -417,7 +423,12 @@ impl Inner {
             if let Some(sound) = &state.sound {
                 sound.play(&frame[..]);
             }
-            let agent = level(mean_square(&frame[..]));
+            let power = mean_square(&frame[..]);
+            if power >= QUIET_POWER {
+                let held_ms = self.shown.buffer.with_untracked(|buffer| buffer.held_s) * 1_000.0;
+                state.agent_until_ms = now_ms() + f64::from(FRAME_MS) + held_ms + ECHO_MS;
+            }
+            let agent = level(power);
             let caller = state.caller_level;
             self.shown.levels.update(|levels| {
                 levels.remove(0);

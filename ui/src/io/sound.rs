@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use js_sys::{Array, Float32Array, Object, Reflect};
+use js_sys::{Array, Float32Array, Object, Promise, Reflect};
 use slots::units::SAMPLE_RATE_HZ;
 use ui::model::call::MicrophoneProblem;
 use ui::model::resample::Resampler;
@@ -25,6 +25,8 @@ pub struct Wishes {
     pub echo_cancellation: bool,
     pub noise_suppression: bool,
     pub auto_gain: bool,
+    /// The microphone is closed while the agent speaks, for loudspeakers whose echo comes through.
+    pub take_turns: bool,
 }
 
 impl Default for Wishes {
@@ -35,6 +37,7 @@ impl Default for Wishes {
             echo_cancellation: true,
             noise_suppression: true,
             auto_gain: true,
+            take_turns: false,
         }
     }
 }
@@ -73,7 +76,10 @@ impl Sound {
             Err(error) => {
                 web_sys_log(&error);
                 stop(&stream);
-                Err(MicrophoneProblem::Busy)
+                Err(match error.as_string().as_deref() {
+                    Some(NOT_STARTED) => MicrophoneProblem::NoSound,
+                    _ => MicrophoneProblem::Busy,
+                })
             }
         }
     }
@@ -127,7 +133,7 @@ impl Sound {
             }
         });
         context.set_onstatechange(Some(on_state.as_ref().unchecked_ref()));
-        JsFuture::from(context.resume()?).await?;
+        started(&context).await?;
         let sound = Self {
             out: RefCell::new(Resampler::new(model_rate, rate)),
             context,
@@ -209,6 +215,29 @@ fn context_for(
     Ok((context, source))
 }
 
+/// What a browser without any loudspeaker may do: keep its audio waiting for ever.
+const NOT_STARTED: &str = "audio does not start";
+const STARTS_WITHIN_MS: i32 = 5_000;
+
+/// Waits until sound flows.
+async fn started(context: &AudioContext) -> Result<(), JsValue> {
+    let wait = Promise::new(&mut |resolve, _| {
+        let _ = window()
+            .set_timeout_with_callback_and_timeout_and_arguments_0(&resolve, STARTS_WITHIN_MS);
+    });
+    let (resumed, waited) = (JsValue::from(context.resume()?), JsValue::from(wait));
+    let either = Promise::race(&Array::of2(&resumed, &waited));
+    JsFuture::from(either).await?;
+    match context.state() {
+        AudioContextState::Running => Ok(()),
+        _ => {
+            context.set_onstatechange(None);
+            let _ = context.close();
+            Err(NOT_STARTED.into())
+        }
+    }
+}
+
 async fn microphone(wishes: &Wishes) -> Result<MediaStream, MicrophoneProblem> {
     let devices = window()
         .navigator()
@@ -256,8 +285,11 @@ fn stop(stream: &MediaStream) {
 }
 
 fn web_sys_log(error: &JsValue) {
-    let text = js_sys::Error::from(error.clone()).message();
-    leptos::logging::warn!("no sound: {text}");
+    let message = Reflect::get(error, &"message".into()).ok();
+    let text = error
+        .as_string()
+        .or_else(|| message.and_then(|message| message.as_string()));
+    leptos::logging::warn!("no sound: {}", text.unwrap_or_default());
 }
 
 /// Microphones and loudspeakers with their names, once the microphone was allowed: (kind, id, name).

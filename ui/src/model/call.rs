@@ -42,6 +42,8 @@ pub enum MicrophoneProblem {
     Missing,
     /// Another program holds it.
     Busy,
+    /// The browser does not start its sound, for want of a loudspeaker.
+    NoSound,
     /// The page did not come over https, nor from this machine.
     Insecure,
 }
@@ -55,6 +57,9 @@ impl MicrophoneProblem {
             Self::Missing => "No microphone was found. Connect one, then call again.",
             Self::Busy => {
                 "The microphone is in use by another program. Close that one, then call again."
+            }
+            Self::NoSound => {
+                "This browser does not start its sound. Connect a loudspeaker or headphones, then call again."
             }
             Self::Insecure => {
                 "Browsers give a microphone only to pages that came over https, or from the same machine."

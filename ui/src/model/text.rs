@@ -9,6 +9,14 @@ pub fn clock(ms: f64) -> String {
     }
 }
 
+/// A length of time in the words people use, from the nearest ten seconds or minute.
+pub fn about(seconds: u32) -> String {
+    match seconds {
+        0..95 => format!("{} seconds", (seconds.max(10) + 5) / 10 * 10),
+        _ => format!("{} minutes", (seconds + 30) / 60),
+    }
+}
+
 /// Microseconds as milliseconds.
 pub fn ms(us: u32) -> String {
     match us {
@@ -64,6 +72,10 @@ mod tests {
         );
         assert_eq!([ms(1_234), ms(79_500)], ["1.2 ms", "80 ms"]);
         assert_eq!([seconds(80), seconds(1_249)], ["80 ms", "1.2 s"]);
+        assert_eq!(
+            [about(20), about(94), about(240), about(269)],
+            ["20 seconds", "90 seconds", "4 minutes", "4 minutes"]
+        );
         assert_eq!([bytes(999_000), bytes(41_000_000)], ["999 kB", "41.0 MB"]);
         assert_eq!(address_part("a b/ü&c"), "a%20b%2F%C3%BC%26c");
     }

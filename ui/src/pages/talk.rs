@@ -3,7 +3,7 @@
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use ui::model::call::Phase;
-use ui::model::text::{address_part, clock};
+use ui::model::text::{about, address_part, clock};
 use wire::api::talk::Talk;
 
 use super::Me;
@@ -99,6 +99,7 @@ fn Panel(talk: Talk, persona: Option<i64>) -> impl IntoView {
             {(!talk.recorded && talk.transcript_kept).then(|| view! {
                 <p class="quiet">"What the agent says is kept as text. Audio is not recorded."</p>
             })}
+            {talk.memory_s.map(|memory_s| view! { <Memory shown=shown memory_s=memory_s /> })}
             <Words shown=shown />
             <Health shown=shown />
             <SoundChoice shown=shown line=line />
@@ -139,6 +140,20 @@ fn Insecure() -> impl IntoView {
                 None => view! { <p>"On the server's own machine, open "<a href=local.clone()>{local.clone()}</a>". For other machines the operator puts https before this server."</p> }.into_any(),
             }}
         </div>
+    }
+}
+
+/// Once a call is longer than what the agent remembers of it.
+#[component]
+fn Memory(shown: Shown, memory_s: u32) -> impl IntoView {
+    let past = Memo::new(move |_| {
+        let live = shown.call.with(|call| call.phase == Phase::Live);
+        live && shown.elapsed_ms.get() > f64::from(memory_s) * 1_000.0
+    });
+    view! {
+        {move || past.get().then(|| view! {
+            <p class="quiet" role="status">"Of this call the agent remembers about the last "{about(memory_s)}"."</p>
+        })}
     }
 }
 
@@ -230,6 +245,7 @@ fn SoundChoice(shown: Shown, line: StoredValue<Line, LocalStorage>) -> impl Into
             <label>"Loudspeaker"{choice(false, |wishes, id| wishes.speaker = Some(id).filter(|id| !id.is_empty()))}</label>
             {switch("Take the echo out", |wishes| wishes.echo_cancellation, |wishes, on| wishes.echo_cancellation = on == "true")}
             {switch("Take noise out", |wishes| wishes.noise_suppression, |wishes, on| wishes.noise_suppression = on == "true")}
+            {switch("Close the microphone while the agent speaks", |wishes| wishes.take_turns, |wishes, on| wishes.take_turns = on == "true")}
             {switch("Even the loudness out", |wishes| wishes.auto_gain, |wishes, on| wishes.auto_gain = on == "true")}
         </details>
     }

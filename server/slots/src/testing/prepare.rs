@@ -9,6 +9,8 @@ use crate::units::FRAME_SAMPLES;
 
 /// The longest recording that becomes a scripted voice, in frames (60 s).
 const RECORDING_FRAMES_MAX: usize = 750;
+/// How much of a call it sees, in frames: four minutes.
+const MEMORY_FRAMES: usize = 3_000;
 /// How a bundle of the scripted engine begins: as a zip archive does, so that nothing takes it for sound.
 const BUNDLE_MAGIC: &[u8] = b"PK\x03\x04 scripted ";
 
@@ -180,6 +182,10 @@ impl PrepareCall for ScriptedPrepare {
 
     fn recording_frames_max(&self) -> usize {
         RECORDING_FRAMES_MAX
+    }
+
+    fn memory_frames(&self) -> usize {
+        MEMORY_FRAMES
     }
 
     /// Its level is the loudest sample of the recording.

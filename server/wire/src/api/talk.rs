@@ -12,6 +12,9 @@ pub struct Talk {
     pub may_choose: bool,
     /// Voices to choose from; empty unless `may_choose`.
     pub voices: Vec<String>,
+    /// How much of a call the agent remembers, in seconds; absent while the model is loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_s: Option<u32>,
     /// Whether calls are recorded now: shown before the call.
     pub recorded: bool,
     /// Days until a recording is deleted.

@@ -206,6 +206,7 @@ fn without_a_microphone_the_page_says_what_to_do() {
         MicrophoneProblem::Refused,
         MicrophoneProblem::Missing,
         MicrophoneProblem::Busy,
+        MicrophoneProblem::NoSound,
         MicrophoneProblem::Insecure,
     ] {
         let (call, _) = after([Event::Pressed, Event::MicrophoneFailed(problem)]);
