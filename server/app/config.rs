@@ -21,6 +21,7 @@ use values::{
     PinPrompt, Ring, Secret, SlotCount, Switch, ThreadCount, TlsChoice, Watchdog,
 };
 
+use crate::web::base::BasePath;
 use crate::web::cors::Origins;
 
 pub use sources::{ConfigError, Setting, Source};
@@ -69,6 +70,8 @@ pub struct Config {
     pub tls: TlsChoice,
     /// Other sites whose pages may ask.
     pub allow_origin: Origins,
+    /// The path below which a proxy shows this server.
+    pub base_path: BasePath,
     /// Holds the operator's password in its first line; counts from each start on.
     pub password_file: PasswordFile,
     /// The operator's password itself; only from the environment, where other users cannot see it.
@@ -137,6 +140,7 @@ impl Config {
             open_calls: from.pick("open-calls", &server.open_calls, Switch(false)).0,
             tls: from.pick("tls", &server.tls, TlsChoice::default()),
             allow_origin: from.pick("allow-origin", &server.allow_origin, Origins::default()),
+            base_path: from.pick("base-path", &server.base_path, BasePath::default()),
             password: environment.get(PASSWORD).and_then(Secret::new),
             password_file: from.pick(
                 "password-file",

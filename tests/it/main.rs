@@ -14,6 +14,7 @@ mod load;
 #[cfg(unix)]
 mod paused;
 mod program;
+mod proxy;
 mod safety;
 mod stopping;
 mod support;

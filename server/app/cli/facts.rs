@@ -33,6 +33,7 @@ pub fn of(config: &Arc<Config>, calibrated: &Arc<OnceLock<Calibration>>) -> Desk
     });
     let (looking, calibrated) = (Arc::clone(config), Arc::clone(calibrated));
     DeskFacts {
+        base: config.base_path.clone(),
         model: config.model.to_string(),
         device,
         device_memory,

@@ -12,6 +12,7 @@ use super::values::{
     DeviceChoice, DrainLimit, Dtype, KvDtype, Listen, LogFormat, ModelName, Order, PasswordFile,
     PinPrompt, Ring, SlotCount, Switch, ThreadCount, TlsChoice, Watchdog,
 };
+use crate::web::base::BasePath;
 use crate::web::cors::Origins;
 
 /// Where things are, and how the program speaks; taken by every command.
@@ -97,6 +98,10 @@ pub struct ServerFlags {
     /// Let pages of other sites use the API with a token: their origins, joined by commas [default: none]
     #[arg(long, value_name = "ORIGINS")]
     pub allow_origin: Option<Origins>,
+    /// The path below which a proxy shows this server, such as /voice, if the proxy leaves it in what it passes on; also
+    /// keeps cookies to that path [default: /]
+    #[arg(long, value_name = "PATH")]
+    pub base_path: Option<BasePath>,
     /// File whose first line is the operator's password, for containers (or VIVAVOCE_PASSWORD); else it is set in the
     /// browser or with `vivavoce password` [default: none]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -97,10 +97,10 @@ async fn read(
     asker: Asker,
     State(desk): State<Desk>,
     peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
 ) -> Asked<Account> {
-    Ok(Json(
-        account(&desk, asker.role, secure(peer.as_deref())).await?,
-    ))
+    let secure = secure(peer.as_deref(), &headers);
+    Ok(Json(account(&desk, asker.role, secure).await?))
 }
 
 /// Signs an operator in
@@ -109,6 +109,7 @@ async fn read(
 async fn sign_in(
     State(desk): State<Desk>,
     peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
     Body(body): Body<SignIn>,
 ) -> Result<Response, ApiError> {
     let peer = peer.as_deref();
@@ -119,7 +120,7 @@ async fn sign_in(
         None => false,
     };
     match known {
-        true => signed_in(&desk, secure(peer)).await,
+        true => signed_in(&desk, secure(peer, &headers)).await,
         false => Err(ApiError::WrongPassword),
     }
 }
@@ -130,8 +131,10 @@ async fn sign_in(
 async fn sign_out(State(desk): State<Desk>, headers: HeaderMap) -> Result<Response, ApiError> {
     if let Some(token) = cookie(&headers, OPERATOR_COOKIE) {
         desk.store().delete_operator_session(token).await?;
+        desk.feed().look_at_rights();
     }
-    let gone = format!("{OPERATOR_COOKIE}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict");
+    let path = desk.facts().base.for_cookies();
+    let gone = format!("{OPERATOR_COOKIE}=; Path={path}; Max-Age=0; HttpOnly; SameSite=Strict");
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, gone)]).into_response())
 }
 
@@ -142,6 +145,7 @@ async fn change_password(
     _: OperatorInPerson,
     State(desk): State<Desk>,
     peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
     Body(change): Body<PasswordChange>,
 ) -> Result<Response, ApiError> {
     let peer = peer.as_deref();
@@ -153,8 +157,9 @@ async fn change_password(
         }
     }
     set_password(desk.store(), change.new).await?;
+    desk.feed().look_at_rights();
     desk.tell(Changed::System);
-    signed_in(&desk, secure(peer)).await
+    signed_in(&desk, secure(peer, &headers)).await
 }
 
 /// Why a password is not taken.
@@ -239,7 +244,7 @@ async fn signed_in(desk: &Desk, secure: bool) -> Result<Response, ApiError> {
     let token = new_secret()?;
     desk.store().insert_operator_session(&token).await?;
     let body = account(desk, Role::Operator, secure).await?;
-    let cookie = cookie_line(OPERATOR_COOKIE, &token, secure);
+    let cookie = cookie_line(desk, OPERATOR_COOKIE, &token, secure);
     let value = HeaderValue::from_str(&cookie).map_err(|error| ApiError::Internal {
         what: error.to_string(),
     })?;
@@ -247,13 +252,37 @@ async fn signed_in(desk: &Desk, secure: bool) -> Result<Response, ApiError> {
 }
 
 /// A cookie that no script reads and no other site sends.
-pub(super) fn cookie_line(name: &str, value: &str, secure: bool) -> String {
+pub(super) fn cookie_line(desk: &Desk, name: &str, value: &str, secure: bool) -> String {
     let secure = if secure { "; Secure" } else { "" };
-    format!("{name}={value}; Path=/; Max-Age={COOKIE_SECONDS}; HttpOnly; SameSite=Strict{secure}")
+    let path = desk.facts().base.for_cookies();
+    format!(
+        "{name}={value}; Path={path}; Max-Age={COOKIE_SECONDS}; HttpOnly; SameSite=Strict{secure}"
+    )
 }
 
-pub(super) fn secure(peer: Option<&Peer>) -> bool {
-    peer.is_some_and(|peer| peer.secure)
+/// Whether the browser came by https, here or to the proxy before this server. Whoever lies about it harms themselves:
+/// their browser sends the cookie over https only.
+pub(super) fn secure(peer: Option<&Peer>, headers: &HeaderMap) -> bool {
+    let said = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    // Each proxy adds its own words; the first are those of the one that the browser spoke to.
+    let first = |value: &str| {
+        value
+            .split(',')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase()
+    };
+    let scheme_is_https = said("x-forwarded-proto").is_some_and(|value| first(value) == "https");
+    // Source: RFC 7239.
+    let mut forwarded = said("forwarded").map(first).into_iter();
+    let pair_is_https = forwarded.any(|one| {
+        let mut pairs = one
+            .split(';')
+            .filter_map(|pair| pair.trim().split_once('='));
+        pairs.any(|(name, value)| name == "proto" && value.trim_matches('"') == "https")
+    });
+    peer.is_some_and(|peer| peer.secure) || scheme_is_https || pair_is_https
 }
 
 async fn account(desk: &Desk, role: Role, secure: bool) -> Result<Account, ApiError> {

@@ -6,6 +6,7 @@
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use rust_embed::{EmbeddedFile, RustEmbed};
+use sha2::{Digest, Sha256};
 
 use super::error::ApiError;
 
@@ -42,14 +43,15 @@ pub(super) async fn page(
     }
     let first = path.split('/').next().unwrap_or_default();
     match (PAGES.contains(&first), method.is_safe()) {
-        (true, true) => Ok(index(path)),
+        (true, true) => Ok(index(path, &headers)),
         (true, false) => Err(ApiError::WrongMethod),
         (false, _) => Err(not_found(&uri)),
     }
 }
 
-/// The UI's one page, for a request of `path` (without its first slash).
-pub(super) fn index(path: &str) -> Response {
+/// The UI's one page, for a request of `path` (without its first slash). It names the files of this build, so a browser
+/// asks each time whether it is still the one it has.
+pub(super) fn index(path: &str, asked: &HeaderMap) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CACHE_CONTROL, "no-cache"),
@@ -63,7 +65,33 @@ pub(super) fn index(path: &str) -> Response {
         ups => "../".repeat(ups),
     };
     let page = String::from_utf8_lossy(&file.data).replace(ROOT, &root);
-    (headers, page).into_response()
+    let tag = tag_of(&page);
+    let known = asked.get(header::IF_NONE_MATCH);
+    let known = known
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    // A proxy that compresses marks the tag as weak; the page is the same.
+    let mut response = match known
+        .split(',')
+        .any(|one| one.trim().trim_start_matches("W/") == tag)
+    {
+        true => (StatusCode::NOT_MODIFIED, headers).into_response(),
+        false => (headers, page).into_response(),
+    };
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+    response
+}
+
+/// Another page, another tag.
+fn tag_of(page: &str) -> String {
+    let digest = Sha256::digest(page.as_bytes());
+    let hex: String = digest[..8]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("\"{hex}\"")
 }
 
 /// A file named by its content: good for ever.

@@ -10,6 +10,7 @@ use tokio::sync::broadcast;
 use wire::api::live::Changed;
 
 use super::account::Tries;
+use super::base::BasePath;
 use super::error::ApiError;
 use super::live::Feed;
 use super::room::EngineRoom;
@@ -71,6 +72,8 @@ impl std::fmt::Debug for DeviceMemory {
 pub struct DeskFacts {
     /// Anybody may call, without a link or a token.
     pub open_calls: bool,
+    /// The path below which a proxy shows this server.
+    pub base: BasePath,
     /// An https address of this server.
     pub https_url: Option<String>,
     /// What answers, for people.

@@ -160,6 +160,23 @@ pub(super) async fn recognise(
     }
 }
 
+/// Whether what let an operator in at first still does.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn still_operates(
+    desk: &Desk,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<bool, ApiError> {
+    // Without a password they were let in as a program on this machine. One that is set is never taken away.
+    if !desk.password_set().await? {
+        return Ok(true);
+    }
+    let asker = recognise(desk, false, uri, headers).await?;
+    Ok(asker.role == Role::Operator)
+}
+
 /// The value of a cookie.
 pub(super) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let lines = headers.get_all(header::COOKIE).iter();

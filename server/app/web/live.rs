@@ -3,16 +3,18 @@
 //! Lives here: the routes. One sampler serves all pages (`live/sample.rs`); with no page open it only keeps the last ten
 //! minutes of ticks.
 
+mod right;
 mod sample;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{Path, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
@@ -28,6 +30,8 @@ use super::error::ApiError;
 use super::identity::Operator;
 use crate::journal::LiveCall;
 use crate::sessions::host::limited;
+
+use right::Right;
 
 pub(super) use sample::sample;
 
@@ -46,6 +50,8 @@ pub(super) struct Feed {
     /// Memory of the device in use and in all, as last asked.
     device_bytes: Mutex<Option<(u64, u64)>>,
     closed: watch::Sender<bool>,
+    /// Told when somebody may have lost a right.
+    rights: watch::Sender<()>,
 }
 
 /// An event as it goes out: its name and its JSON, made once for all pages.
@@ -76,6 +82,7 @@ impl Default for Feed {
             history: Mutex::default(),
             device_bytes: Mutex::default(),
             closed: watch::Sender::new(false),
+            rights: watch::Sender::new(()),
         }
     }
 }
@@ -89,6 +96,11 @@ impl Feed {
     /// Ends every stream of events.
     pub(super) fn close(&self) {
         self.closed.send_replace(true);
+    }
+
+    /// Whoever watches is asked anew what lets them in.
+    pub(super) fn look_at_rights(&self) {
+        self.rights.send_replace(());
     }
 
     fn pages(&self) -> usize {
@@ -142,12 +154,21 @@ pub(super) fn routes() -> OpenApiRouter<Desk> {
 #[utoipa::path(get, path = "/api/events", tag = "live",
     responses((status = 200, content_type = "text/event-stream", body = LiveEvent),
         (status = "default", body = ErrorBody)))]
-async fn events(_: Operator, State(desk): State<Desk>) -> Result<Response, ApiError> {
+async fn events(
+    _: Operator,
+    State(desk): State<Desk>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
     let feed = desk.feed();
     let news = feed.events.subscribe();
     let mut closed = feed.closed.subscribe();
+    let right = Right::of(&desk, uri, headers);
     let until_closed = async move {
-        let _ = closed.wait_for(|&closed| closed).await;
+        tokio::select! {
+            _ = closed.wait_for(|&closed| closed) => {}
+            () = right.ends() => {}
+        }
     };
     let seconds = feed.history();
     let first = [
@@ -227,6 +248,8 @@ async fn listen(
     Operator(by): Operator,
     State(desk): State<Desk>,
     Path(session): Path<i64>,
+    uri: Uri,
+    headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
     let call = running(&desk, session)?;
@@ -235,13 +258,16 @@ async fn listen(
     let tap = call.listen_in();
     // The call must be able to end while somebody listens.
     drop(call);
-    Ok(limited(upgrade).on_upgrade(async move |socket| pass_on(socket, tap).await))
+    let right = Right::of(&desk, uri, headers);
+    Ok(limited(upgrade).on_upgrade(async move |socket| pass_on(socket, tap, right).await))
 }
 
-async fn pass_on(mut socket: WebSocket, mut tap: broadcast::Receiver<Arc<[i16]>>) {
+async fn pass_on(mut socket: WebSocket, mut tap: broadcast::Receiver<Arc<[i16]>>, right: Right) {
+    let mut over = pin!(right.ends());
     loop {
         let frame = tokio::select! {
             frame = tap.recv() => frame,
+            () = &mut over => break,
             // Whatever comes is of no meaning but its end.
             message = socket.recv() => match message {
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return,

@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod api;
+pub mod base;
 pub mod body;
 pub mod connections;
 pub mod cors;

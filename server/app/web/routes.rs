@@ -8,12 +8,13 @@ use axum::routing::get;
 use slots::call::PrepareCall;
 
 use super::state::AppState;
-use super::{access, api, assets, chat, health, layers, talk};
+use super::{access, api, assets, base, chat, health, layers, talk};
 
 /// Everything this server answers. Works at once; what needs the engine says that it is loading until
 /// [`AppState::set_loaded`].
 pub fn router<P: PrepareCall>(app: AppState<P>) -> Router {
     let settings = app.settings();
+    let base = settings.facts.base.clone();
     let door = access::Door {
         access: settings.access,
         open_calls: settings.open_calls,
@@ -35,5 +36,5 @@ pub fn router<P: PrepareCall>(app: AppState<P>) -> Router {
         .fallback(assets::page)
         .layer(from_fn_with_state(door, access::guard))
         .with_state(app);
-    layers::around(router)
+    layers::around(base::below(base, router))
 }

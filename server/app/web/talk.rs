@@ -2,7 +2,7 @@
 
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::{Extension, Json};
 use serde::Deserialize;
 use slots::units::FRAME_MS;
@@ -130,10 +130,12 @@ pub(super) async fn door(
     State(desk): State<Desk>,
     Path(token): Path<String>,
     peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let mut response = assets::index("talk/token").into_response();
+    let mut response = assets::index("talk/token", &headers);
     if desk.store().share_by_token(&token).await?.is_some() {
-        let line = cookie_line(LINK_COOKIE, &token, secure(peer.as_deref()));
+        let secure = secure(peer.as_deref(), &headers);
+        let line = cookie_line(&desk, LINK_COOKIE, &token, secure);
         if let Ok(value) = HeaderValue::from_str(&line) {
             response.headers_mut().append(header::SET_COOKIE, value);
         }

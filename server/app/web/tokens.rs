@@ -83,6 +83,7 @@ async fn delete(
     Path(id): Path<i64>,
 ) -> Result<StatusCode, ApiError> {
     desk.store().delete_token(id).await?;
+    desk.feed().look_at_rights();
     desk.tell(Changed::System);
     Ok(StatusCode::NO_CONTENT)
 }

@@ -8,12 +8,14 @@ use serde_json::{Value, json};
 use slots::testing::{ScriptedEngine, Speech};
 use slots::units::FRAME_SAMPLES;
 use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 use wire::notice::{EndReason, Notice};
 
 use super::Asking;
 use super::log::{ended, newest};
+use super::safety::{PASSWORD, sign_in};
 use crate::support::{Heard, Setup, TestApp, small_ear, until, within};
 
 /// An open page's stream of events.
@@ -25,7 +27,15 @@ struct Page {
 
 impl Page {
     async fn open(app: &TestApp) -> Self {
-        let request = Asking::of(app).request(Method::GET, "/api/events");
+        Self::of(Asking::of(app)).await
+    }
+
+    async fn open_with(app: &TestApp, name: &'static str, value: &str) -> Self {
+        Self::of(Asking::with(app, name, value)).await
+    }
+
+    async fn of(asking: Asking<'_>) -> Self {
+        let request = asking.request(Method::GET, "/api/events");
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
@@ -189,6 +199,72 @@ async fn a_page_is_told_what_has_changed_once_it_can_be_read() {
     assert!(ended(&list["items"][0]), "{list}");
 }
 
+/// How an operator asks, and what ends that.
+enum Ends {
+    SignOut,
+    PasswordChange,
+    TokenDeleted,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_operate_any_more_sees_and_hears_nothing_more() {
+    for ends in [Ends::SignOut, Ends::PasswordChange, Ends::TokenDeleted] {
+        let app = Setup::echo().start().await;
+        let cookie = sign_in(&app).await;
+        let operator = Asking::with(&app, "cookie", cookie.clone());
+        let wish = json!({"name": "desk", "scopes": ["operate"]});
+        let made = operator.post("/api/tokens", wish).await.good();
+        let token = made["token"].as_str().unwrap();
+        let _caller = app.live(&format!("token={token}")).await;
+        let (name, value) = match ends {
+            Ends::TokenDeleted => ("authorization", format!("Bearer {token}")),
+            _ => ("cookie", cookie.clone()),
+        };
+        let mut page = Page::open_with(&app, name, &value).await;
+        page.next().await.unwrap();
+        app.state.desk().journal().flush().await;
+        let session = operator.get("/api/sessions").await.good()["items"][0]["id"].clone();
+        let stream = TcpStream::connect(app.address).await.unwrap();
+        let proof = Some((name, &*value));
+        let mut ear = listen_as(&app, session.as_i64().unwrap(), stream, proof)
+            .await
+            .unwrap();
+        // Another operator's line stays.
+        let second = operator
+            .post("/api/account/sign-in", json!({"password": PASSWORD}))
+            .await;
+        let second = second.cookie.unwrap().split(';').next().unwrap().to_owned();
+        let mut other = Page::open_with(&app, "cookie", &second).await;
+        other.next().await.unwrap();
+        match ends {
+            Ends::SignOut => {
+                let out = operator.post("/api/account/sign-out", json!({})).await;
+                assert_eq!(out.status, 204);
+            }
+            Ends::PasswordChange => {
+                let change = Asking::with(&app, "cookie", second.clone());
+                let change = change.request(Method::PUT, "/api/account/password");
+                let change = change.json(&json!({"current": PASSWORD, "new": "another horse"}));
+                assert_eq!(change.send().await.unwrap().status(), 200);
+            }
+            Ends::TokenDeleted => {
+                let gone = operator
+                    .delete(&format!("/api/tokens/{}", made["id"]))
+                    .await;
+                assert_eq!(gone.status, 204);
+            }
+        }
+        let over = async {
+            while page.next().await.is_some() {}
+            while ear.next().await.is_some_and(|message| message.is_ok()) {}
+        };
+        within("the end of both lines", over).await;
+        if !matches!(ends, Ends::PasswordChange) {
+            other.until(|event| is(event, "second")).await;
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_are_closed_when_the_server_stops() {
     let app = Setup::echo().start().await;
@@ -232,11 +308,25 @@ async fn an_operator_ends_a_call_and_may_do_so_twice() {
 type Ear = WebSocketStream<TcpStream>;
 
 async fn listen(app: &TestApp, session: i64, stream: TcpStream) -> Result<Ear, u16> {
+    listen_as(app, session, stream, None).await
+}
+
+/// With a header that says who asks.
+async fn listen_as(
+    app: &TestApp,
+    session: i64,
+    stream: TcpStream,
+    proof: Option<(&'static str, &str)>,
+) -> Result<Ear, u16> {
     let url = format!(
         "ws://localhost:{}/api/live/{session}/listen",
         app.address.port()
     );
-    match client_async(url, stream).await {
+    let mut request = url.into_client_request().unwrap();
+    if let Some((name, value)) = proof {
+        request.headers_mut().insert(name, value.parse().unwrap());
+    }
+    match client_async(request, stream).await {
         Ok((socket, _)) => Ok(socket),
         Err(WsError::Http(response)) => Err(response.status().as_u16()),
         Err(error) => panic!("{error}"),

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use super::Asking;
 use crate::support::{Setup, TestApp};
 
-const PASSWORD: &str = "correct horse";
+pub const PASSWORD: &str = "correct horse";
 
 /// The cookie of a signed-in operator.
-async fn sign_in(app: &TestApp) -> String {
+pub async fn sign_in(app: &TestApp) -> String {
     let asking = Asking::of(app);
     let set = asking.request(Method::PUT, "/api/account/password");
     let set = set.json(&json!({"new": PASSWORD})).send().await.unwrap();
