@@ -4,7 +4,8 @@
 
 use std::time::Instant;
 
-use engine::kernels::{Dtype, KvDtype};
+use engine::backend::KvDtype;
+use engine::kernels::Dtype;
 use engine::native::Native;
 use engine::prepare::{CallMaker, DEMO_PERSONAS};
 use engine::voice_model::{EngineOptions, VoiceModel};

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use audio::opus_read::OpusReader;
 use audio::opus_write::OpusWriter;
-use engine::kernels::{Dtype, KvDtype};
+use engine::backend::KvDtype;
+use engine::kernels::Dtype;
 use engine::native::Native;
 use engine::prepare::{CallMaker, DEMO_PERSONAS};
 use engine::voice_model::{EngineOptions, VoiceCall, VoiceModel};

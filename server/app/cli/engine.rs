@@ -8,9 +8,10 @@ use std::thread;
 
 use anyhow::anyhow;
 use engine::backend::Backend;
+use engine::backend::KvDtype as RingDtype;
 use engine::config::ModelConfig;
 use engine::device::{self, DeviceError, Sizing, Target};
-use engine::kernels::{Dtype as WeightDtype, KvDtype as RingDtype};
+use engine::kernels::Dtype as WeightDtype;
 use engine::model::RingRule;
 use engine::native::Native;
 use engine::prepare::{CallMaker, DEMO_PERSONAS, TEACHER};

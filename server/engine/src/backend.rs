@@ -161,6 +161,28 @@ pub struct ConvTrShape {
     pub depthwise: bool,
 }
 
+/// How keys and values are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KvDtype {
+    /// 32-bit floats.
+    F32,
+    /// The upper half of a 32-bit float, rounded to nearest even.
+    Bf16,
+    /// Eight bits (E4M3), with one scale for each key and value of a head; on a GPU only.
+    Fp8,
+}
+
+/// In the words of the command line.
+impl std::fmt::Display for KvDtype {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            KvDtype::F32 => "f32",
+            KvDtype::Bf16 => "bf16",
+            KvDtype::Fp8 => "fp8",
+        })
+    }
+}
+
 /// Attention heads of one transformer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Heads {

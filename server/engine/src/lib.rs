@@ -7,6 +7,7 @@
 pub mod backend;
 pub mod codec;
 pub mod config;
+pub mod cuda;
 pub mod demo;
 pub mod device;
 pub mod kernels;

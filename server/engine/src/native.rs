@@ -12,11 +12,11 @@ use std::sync::Arc;
 use slots::engine::EngineError;
 
 use crate::backend::{
-    Backend, ConvShape, ConvTrShape, Data, Done, Heads, Lanes, Query, WriteOrder,
+    Backend, ConvShape, ConvTrShape, Data, Done, Heads, KvDtype, Lanes, Query, WriteOrder,
 };
 use crate::kernels::{
-    self, AttendScratch, Codebook, Dtype, Epilogue, KvDtype, KvRing, Matrix, Pool, RingPart, Rope,
-    Table, Vectors,
+    self, AttendScratch, Codebook, Dtype, Epilogue, KvRing, Matrix, Pool, RingPart, Rope, Table,
+    Vectors,
 };
 
 /// The network on the CPU.
@@ -181,7 +181,16 @@ impl Backend for Native {
         codec: bool,
     ) -> Result<NativeRing, EngineError> {
         let dtype = if codec { KvDtype::F32 } else { self.kv_dtype };
-        let ring = KvRing::new(dtype, rows, heads.count, heads.dim, cells);
+        let kept = match dtype {
+            KvDtype::F32 => kernels::KvDtype::F32,
+            KvDtype::Bf16 => kernels::KvDtype::Bf16,
+            KvDtype::Fp8 => {
+                return Err(EngineError {
+                    what: "keys and values in fp8 need a GPU; use bf16 or f32 on the CPU".into(),
+                });
+            }
+        };
+        let ring = KvRing::new(kept, rows, heads.count, heads.dim, cells);
         let rope = heads
             .rope_max_period
             .map(|period| Rope::new(heads.dim, period));

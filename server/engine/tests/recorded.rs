@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::kernels::{Dtype, KvDtype};
+use engine::backend::KvDtype;
+use engine::cuda::{Cuda, Host};
+use engine::kernels::Dtype;
 use engine::native::Native;
 use engine::tensor::TensorBackend;
 use engine::verify::{Measure, Report, verify, verify_rows};
@@ -98,17 +100,30 @@ fn eight_bit_weights_are_reported_and_not_judged() {
 }
 
 #[test]
-fn the_path_that_a_gpu_takes_meets_every_recorded_topic_on_the_cpu() {
+fn the_same_network_in_candle_tensors_meets_every_recorded_topic() {
     let device = candle_core::Device::Cpu;
     let mut make = || TensorBackend::new(device.clone(), Dtype::F32, KvDtype::F32);
     let report = verify(&fixture(), Dtype::F32, &mut make, &mut |_| {}).expect("comparable");
     assert_eq!(failures(&report), Vec::<String>::new());
 }
 
+/// The GPU's kernels on the host, the threads of their blocks in order or backwards.
+fn gpu(dtype: Dtype, kv_dtype: KvDtype, backward: bool) -> Cuda<Host> {
+    Cuda::new(Host { backward }, dtype, kv_dtype)
+}
+
 #[test]
-fn the_path_that_a_gpu_takes_is_near_in_half_precision() {
-    let device = candle_core::Device::Cpu;
-    let mut make = || TensorBackend::new(device.clone(), Dtype::Bf16, KvDtype::Bf16);
+fn the_kernels_of_a_gpu_meet_every_recorded_topic_in_any_order_of_threads() {
+    for backward in [false, true] {
+        let mut make = || Ok(gpu(Dtype::F32, KvDtype::F32, backward));
+        let report = verify(&fixture(), Dtype::F32, &mut make, &mut |_| {}).expect("comparable");
+        assert_eq!(failures(&report), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn the_kernels_of_a_gpu_are_near_in_half_precision() {
+    let mut make = || Ok(gpu(Dtype::Bf16, KvDtype::Bf16, false));
     let report = verify(&fixture(), Dtype::Bf16, &mut make, &mut |_| {}).expect("comparable");
     assert_eq!(failures(&report), Vec::<String>::new());
 }
@@ -123,8 +138,13 @@ fn a_call_has_the_same_bits_beside_others_on_a_recycled_row_and_from_a_snapshot(
         &mut |_| {},
     );
     assert_eq!(failures(&native.expect("comparable")), Vec::<String>::new());
-    let device = candle_core::Device::Cpu;
-    let mut make = || TensorBackend::new(device.clone(), Dtype::F32, KvDtype::F32);
-    let tensor = verify_rows(&checkpoint, &mut make, &mut |_| {}).expect("comparable");
-    assert_eq!(failures(&tensor), Vec::<String>::new());
+    for (dtype, kv_dtype) in [
+        (Dtype::F32, KvDtype::F32),
+        (Dtype::Bf16, KvDtype::Bf16),
+        (Dtype::Q8_0, KvDtype::Fp8),
+    ] {
+        let mut make = || Ok(gpu(dtype, kv_dtype, false));
+        let gpu = verify_rows(&checkpoint, &mut make, &mut |_| {}).expect("comparable");
+        assert_eq!(failures(&gpu), Vec::<String>::new());
+    }
 }

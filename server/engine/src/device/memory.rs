@@ -6,8 +6,9 @@
 use slots::units::SLOTS_MAX;
 
 use crate::backend::ConvShape;
+use crate::backend::KvDtype;
 use crate::config::{MimiConfig, ModelConfig, expected_tensors};
-use crate::kernels::{Dtype, KvDtype};
+use crate::kernels::Dtype;
 
 use super::Target;
 
@@ -180,11 +181,14 @@ impl Sizing {
         let (lm, depformer) = (&config.lm, &config.depformer);
         let cells = lm.num_layers * lm.dim * lm.context
             + depformer.num_layers * depformer.dim * depformer.steps;
-        let number_bytes = match self.kv_dtype {
-            KvDtype::F32 => 4,
-            KvDtype::Bf16 => 2,
+        let scales = lm.num_layers * lm.num_heads * lm.context
+            + depformer.num_layers * depformer.num_heads * depformer.steps;
+        let bytes = match self.kv_dtype {
+            KvDtype::F32 => 4 * cells,
+            KvDtype::Bf16 => 2 * cells,
+            KvDtype::Fp8 => cells + 4 * scales,
         };
-        2 * (cells * number_bytes) as u64
+        2 * bytes as u64
     }
 
     fn workspace(&self, config: &ModelConfig, slots: u64) -> u64 {

@@ -165,7 +165,8 @@ impl<B: Backend> Rig<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::{Dtype, KvDtype};
+    use crate::backend::KvDtype;
+    use crate::kernels::Dtype;
     use crate::native::Native;
 
     /// The shape of everything, in sizes that a test has time for.

@@ -71,7 +71,8 @@ fn cells<B: Backend>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::{Dtype, KvDtype};
+    use crate::backend::KvDtype;
+    use crate::kernels::Dtype;
     use crate::native::Native;
 
     #[test]

@@ -20,7 +20,8 @@ mod weights;
 use candle_core::{DType, Device, Result as CandleResult, Tensor};
 use slots::engine::EngineError;
 
-use crate::kernels::{Dtype, KvDtype};
+use crate::backend::KvDtype;
+use crate::kernels::Dtype;
 
 use convolve::Gathers;
 use plan::Plans;
@@ -82,6 +83,11 @@ impl TensorBackend {
         let kv_dtype = match kv_dtype {
             KvDtype::F32 => DType::F32,
             KvDtype::Bf16 => DType::BF16,
+            KvDtype::Fp8 => {
+                return Err(EngineError {
+                    what: "keys and values as tensors are f32 or bf16".into(),
+                });
+            }
         };
         let scalar = |value: f32| answer(Tensor::from_slice(&[value], 1, &device));
         let constants = Constants {

@@ -8,10 +8,11 @@
 //! and the ring of tokens as it stands after the last frame.
 
 use super::{BUNDLE_BYTES_MAX, BundleError, VoiceBundle};
+use crate::backend::KvDtype;
 use crate::backend::{Backend, Lanes};
 use crate::codec::Codec;
 use crate::config::{ModelConfig, RING_COLUMNS_MAX};
-use crate::kernels::{Dtype, KvDtype};
+use crate::kernels::Dtype;
 use crate::model::{BuildError, Loader, RingRule};
 use crate::native::Native;
 use crate::prompt::live_positions_max;

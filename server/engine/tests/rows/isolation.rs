@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use engine::kernels::{Dtype, KvDtype};
+use engine::backend::KvDtype;
+use engine::kernels::Dtype;
 use engine::model::RingRule;
 use engine::voice_model::{EngineOptions, Order};
 use proptest::prelude::*;

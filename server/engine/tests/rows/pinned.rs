@@ -1,7 +1,8 @@
 //! A prompt that stays in the window for good.
 
+use engine::backend::KvDtype;
 use engine::backend::{Backend, Heads, WriteOrder};
-use engine::kernels::{Dtype, KvDtype};
+use engine::kernels::Dtype;
 use engine::model::{RingRule, Window};
 use engine::native::Native;
 use engine::voice_model::CallTrace;

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use engine::kernels::{Dtype, KvDtype};
+use engine::backend::KvDtype;
+use engine::kernels::Dtype;
 use engine::native::Native;
 use engine::voice_model::{CallTrace, EngineOptions, Probe, VoiceModel};
 use engine::weights::Checkpoint;

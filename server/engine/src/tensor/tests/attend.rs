@@ -1,8 +1,9 @@
 //! Attention: live steps, chunks, pinned prompts, wrapped rings, and who may touch whose cells.
 
 use super::{HALF, Numbers, SAME, assert_close, bits, down, half_tensors, native, tensors, up};
+use crate::backend::KvDtype;
 use crate::backend::{Backend, Heads, Query, WriteOrder};
-use crate::kernels::{Dtype, KvDtype};
+use crate::kernels::Dtype;
 use crate::model::{RingRule, Window};
 use crate::native::Native;
 use WriteOrder::{AllThenAttend, EachThenAttend};

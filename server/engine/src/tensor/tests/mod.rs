@@ -9,7 +9,8 @@ use candle_core::Device;
 
 use super::TensorBackend;
 use crate::backend::Backend;
-use crate::kernels::{Dtype, KvDtype};
+use crate::backend::KvDtype;
+use crate::kernels::Dtype;
 use crate::native::Native;
 
 /// Sums of a few dozen products of numbers below 1, in another order.

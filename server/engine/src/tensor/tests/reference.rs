@@ -4,7 +4,8 @@ use std::path::Path;
 
 use candle_core::Device;
 
-use crate::kernels::{Dtype, KvDtype};
+use crate::backend::KvDtype;
+use crate::kernels::Dtype;
 use crate::tensor::TensorBackend;
 use crate::verify::verify;
 
