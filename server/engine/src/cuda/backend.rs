@@ -401,6 +401,11 @@ impl<M: Machine> Backend for Cuda<M> {
     }
 
     fn download(&mut self, buf: &Buf<M>, out: &mut Vec<f32>) -> Done {
+        if buf.address() == 0 {
+            return Err(EngineError {
+                what: "a buffer was read before it was written".into(),
+            });
+        }
         out.clear();
         out.resize(buf.len(), 0.0);
         self.machine

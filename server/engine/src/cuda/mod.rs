@@ -15,6 +15,8 @@ mod host;
 pub mod machine;
 mod queries;
 mod ring;
+#[cfg(test)]
+mod tests;
 
 pub use args::Kernel;
 pub use backend::Cuda;

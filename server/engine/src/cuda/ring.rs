@@ -178,6 +178,21 @@ impl<M: Machine> Ring<M> {
     }
 }
 
+#[cfg(test)]
+impl<M: Machine> Ring<M> {
+    /// Every byte that is kept of a row.
+    pub(super) fn row_bytes(&self, machine: &mut M, row: usize) -> Result<Vec<u8>, EngineError> {
+        let mut all = Vec::new();
+        for plane in self.planes() {
+            let bytes = self.heads.count * self.cells_padded * plane.cell_bytes;
+            let begin = all.len();
+            all.resize(begin + bytes, 0);
+            machine.read(plane.address + (row * bytes) as Address, &mut all[begin..])?;
+        }
+        Ok(all)
+    }
+}
+
 impl<M: Machine> RingPart<M> {
     pub(super) fn bytes(&self) -> usize {
         self.bytes

@@ -13,8 +13,7 @@ mod convolve;
 mod math;
 mod plan;
 mod ring;
-#[cfg(test)]
-mod tests;
+
 mod weights;
 
 use candle_core::{DType, Device, Result as CandleResult, Tensor};

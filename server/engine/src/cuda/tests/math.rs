@@ -1,6 +1,6 @@
 //! Products, norms, activations, lookups, quantization.
 
-use super::{HALF, Numbers, SAME, assert_close, bits, down, half_tensors, native, tensors, up};
+use super::{HALF, Numbers, SAME, assert_close, bits, down, gpu, half_gpu, native, up};
 use crate::backend::{Backend, Data};
 
 /// Every elementwise operation, norm and product on the same numbers, one after the other.
@@ -47,11 +47,10 @@ fn all_operations<B: Backend>(b: &mut B) -> Vec<(&'static str, Vec<f32>)> {
 #[test]
 fn every_plain_operation_gives_the_cpu_kernels_numbers() {
     let expected = all_operations(&mut native());
-    for ((what, found), (_, expected)) in all_operations(&mut tensors()).iter().zip(&expected) {
+    for ((what, found), (_, expected)) in all_operations(&mut gpu()).iter().zip(&expected) {
         assert_close(found, expected, SAME, what);
     }
-    for ((what, found), (_, expected)) in all_operations(&mut half_tensors()).iter().zip(&expected)
-    {
+    for ((what, found), (_, expected)) in all_operations(&mut half_gpu()).iter().zip(&expected) {
         assert_close(found, expected, 12.0 * HALF, what);
     }
 }
@@ -64,7 +63,7 @@ fn bf16_bits_of_a_file_are_taken_as_they_are() {
         .map(|v| (v.to_bits() >> 16) as u16)
         .collect();
     let exact = Data::Bf16((&bits[..]).into()).to_f32().into_owned();
-    for mut b in [tensors(), half_tensors()] {
+    for mut b in [gpu(), half_gpu()] {
         let table = b
             .table(2, 4, Data::Bf16((&bits[..]).into()))
             .expect("table");
@@ -106,12 +105,12 @@ fn sums<B: Backend>(b: &mut B) -> Vec<f32> {
 
 #[test]
 fn lookups_are_summed_in_order_and_minus_one_adds_nothing_to_the_bit() {
-    assert_eq!(bits(&sums(&mut tensors())), bits(&sums(&mut native())));
+    assert_eq!(bits(&sums(&mut gpu())), bits(&sums(&mut native())));
 }
 
 #[test]
 fn an_id_past_the_table_is_an_error_and_not_another_entry() {
-    let mut b = tensors();
+    let mut b = gpu();
     let table = b
         .table(3, 2, Data::F32(vec![1.0; 6].into()))
         .expect("table");
@@ -148,7 +147,7 @@ fn the_nearest_entry_is_taken_off_layer_by_layer() {
     let mut numbers = Numbers(5);
     let (entries, residual) = (numbers.take(40 * 6), numbers.take(9 * 6));
     let (expected_codes, expected) = quantized(&mut native(), &entries, 6, &residual);
-    let (codes, rest) = quantized(&mut tensors(), &entries, 6, &residual);
+    let (codes, rest) = quantized(&mut gpu(), &entries, 6, &residual);
     assert_eq!(codes, expected_codes);
     assert_close(&rest, &expected, SAME, "residual");
 }
@@ -160,7 +159,7 @@ fn a_tie_goes_to_the_lowest_index_and_a_nan_stays_in_range() {
     for entry in [1, 2, 2_000] {
         entries[2 * entry..][..2].fill(0.5);
     }
-    let (codes, rest) = quantized(&mut tensors(), &entries, 2, &[0.5, 0.5, f32::NAN, 0.0]);
+    let (codes, rest) = quantized(&mut gpu(), &entries, 2, &[0.5, 0.5, f32::NAN, 0.0]);
     assert_eq!(codes[..2], [1, 0]);
     assert!(rest[2].is_nan(), "a failure stays visible");
 }

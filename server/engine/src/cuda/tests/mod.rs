@@ -3,11 +3,8 @@
 mod attend;
 mod convolve;
 mod math;
-mod reference;
 
-use candle_core::Device;
-
-use super::TensorBackend;
+use super::{Cuda, Host};
 use crate::backend::Backend;
 use crate::backend::KvDtype;
 use crate::kernels::Dtype;
@@ -18,12 +15,17 @@ const SAME: f32 = 2e-5;
 /// Relative error of bf16, 2^-8, on inputs, products and sums of that size.
 const HALF: f32 = 3e-2;
 
-fn tensors() -> TensorBackend {
-    TensorBackend::new(Device::Cpu, Dtype::F32, KvDtype::F32).expect("a CPU takes f32")
+fn gpu() -> Cuda<Host> {
+    Cuda::new(Host::default(), Dtype::F32, KvDtype::F32)
 }
 
-fn half_tensors() -> TensorBackend {
-    TensorBackend::new(Device::Cpu, Dtype::Bf16, KvDtype::Bf16).expect("a CPU takes bf16")
+fn half_gpu() -> Cuda<Host> {
+    Cuda::new(Host::default(), Dtype::Bf16, KvDtype::Bf16)
+}
+
+/// As on a small card: 8-bit weights, fp8 keys and values.
+fn small_gpu() -> Cuda<Host> {
+    Cuda::new(Host::default(), Dtype::Q8_0, KvDtype::Fp8)
 }
 
 fn native() -> Native {
@@ -83,15 +85,7 @@ fn bits(values: &[f32]) -> Vec<u32> {
 }
 
 #[test]
-fn a_format_that_only_the_cpu_kernels_have_is_refused() {
-    let refusal = TensorBackend::new(Device::Cpu, Dtype::Q8_0, KvDtype::F32)
-        .err()
-        .expect("refused");
-    assert!(refusal.what.contains("q8_0"), "{refusal}");
-}
-
-#[test]
 fn reading_a_buffer_that_was_never_written_is_an_error_and_not_a_panic() {
-    let mut b = tensors();
+    let mut b = gpu();
     assert!(b.download(&Default::default(), &mut Vec::new()).is_err());
 }

@@ -1,6 +1,6 @@
 //! Convolutions over several calls, with rows that pause, start again and hold nonsense.
 
-use super::{Numbers, SAME, assert_close, bits, down, native, tensors, up};
+use super::{Numbers, SAME, assert_close, bits, down, gpu, native, up};
 use crate::backend::{Backend, ConvShape, ConvTrShape, Lanes};
 
 const ROWS: usize = 3;
@@ -156,7 +156,7 @@ fn convolutions_give_the_cpu_kernels_numbers_whoever_takes_part() {
     ];
     for (what, shape, t, add) in cases {
         let expected = conv(&mut native(), shape, t, add);
-        for (found, expected) in conv(&mut tensors(), shape, t, add).iter().zip(&expected) {
+        for (found, expected) in conv(&mut gpu(), shape, t, add).iter().zip(&expected) {
             assert_close(found, expected, SAME, what);
         }
     }
@@ -183,10 +183,7 @@ fn transposed_convolutions_give_the_cpu_kernels_numbers_whoever_takes_part() {
     ];
     for (what, shape, t, biased) in cases {
         let expected = conv_tr(&mut native(), shape, t, biased);
-        for (found, expected) in conv_tr(&mut tensors(), shape, t, biased)
-            .iter()
-            .zip(&expected)
-        {
+        for (found, expected) in conv_tr(&mut gpu(), shape, t, biased).iter().zip(&expected) {
             assert_close(found, expected, SAME, what);
         }
     }
@@ -201,7 +198,7 @@ fn what_a_row_gets_does_not_depend_on_the_others_to_the_bit() {
     let mut numbers = Numbers(1);
     let (weight, mine) = (numbers.take(7 * 5 * 4), numbers.take(4 * 8 * 5));
     let mut with_others = |others: &[bool]| {
-        let mut b = tensors();
+        let mut b = gpu();
         let conv = b.conv(shape, &weight, None).expect("conv");
         let mut carry = b.carry(ROWS, &conv).expect("carry");
         let mut outputs = Vec::new();
@@ -231,7 +228,7 @@ fn what_a_row_gets_does_not_depend_on_the_others_to_the_bit() {
 
 #[test]
 fn lanes_that_are_not_all_rows_are_refused() {
-    let mut b = tensors();
+    let mut b = gpu();
     let conv = b.conv(plain(1, 1, 2, 1), &[1.0, 1.0], None).expect("conv");
     let mut carry = b.carry(ROWS, &conv).expect("carry");
     let lanes = Lanes {
