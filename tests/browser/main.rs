@@ -5,6 +5,7 @@
 
 mod chromium;
 mod cut;
+mod operator;
 mod served;
 mod talk;
 mod ui_files;
@@ -65,28 +66,6 @@ async fn without_a_microphone_the_page_says_what_to_do() {
     window.goto(&served.page("/talk")).await;
     window.press("Call").await;
     window.sees("microphone was not allowed").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_operator_writes_a_persona_and_its_second_version() {
-    if !can_run("writing a persona") {
-        return;
-    }
-    let served = Served::start(&[]);
-    let window = Chromium::open(Window::default()).await;
-    window.goto(&served.page("/personas")).await;
-    window.sees("Museum guide").await;
-    window.press("New persona").await;
-    window.sees("Save as version 2").await;
-    window.fill("Name", "Night porter").await;
-    window.sees("not saved").await;
-    window.press("Save as version 2").await;
-    window.sees("Save as version 3").await;
-    window.sees("Night porter").await;
-    window.press("Make a link").await;
-    window.sees("Shown this once").await;
-    window.screenshot("persona").await;
-    assert_eq!(window.console_errors().await, [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

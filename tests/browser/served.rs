@@ -55,6 +55,11 @@ impl Served {
         }
     }
 
+    /// Waits until it has ended by itself; its exit code.
+    pub fn ended(&mut self) -> Option<i32> {
+        self.child.wait().expect("a child").code()
+    }
+
     pub fn page(&self, path: &str) -> String {
         format!("{}{path}", self.url)
     }

@@ -202,13 +202,8 @@ async fn events(
 }
 
 fn everything_changed() -> impl Iterator<Item = Told> {
-    let all = [
-        Changed::Personas,
-        Changed::Voices,
-        Changed::Sessions,
-        Changed::System,
-    ];
-    all.into_iter()
+    Changed::ALL
+        .into_iter()
         .map(|what| Told::of(&LiveEvent::Changed { what }))
 }
 

@@ -1,5 +1,8 @@
 //! Requests to the server; errors as it words them.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use gloo_net::http::{Method, Request, RequestBuilder, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -64,6 +67,21 @@ impl Problem {
 
 pub type Answer<T> = Result<T, Problem>;
 
+thread_local! {
+    static TURNED_AWAY: RefCell<Option<Rc<dyn Fn()>>> = RefCell::default();
+}
+
+/// `then` is done whenever the server does not know any more who asks.
+pub fn when_turned_away(then: impl Fn() + 'static) {
+    TURNED_AWAY.with(|told| *told.borrow_mut() = Some(Rc::new(then)));
+}
+
+pub(super) fn turned_away() {
+    if let Some(then) = TURNED_AWAY.with(|told| told.borrow().clone()) {
+        then();
+    }
+}
+
 fn request(method: Method, path: &str) -> RequestBuilder {
     RequestBuilder::new(&address(path)).method(method)
 }
@@ -74,17 +92,43 @@ async fn checked(response: Result<Response, gloo_net::Error>) -> Answer<Response
         return Ok(response);
     }
     let status = response.status();
-    Err(Problem::told(status, response.json().await.ok()))
+    let problem = Problem::told(status, response.json().await.ok());
+    if problem.code == "sign_in_needed" {
+        turned_away();
+    }
+    Err(problem)
 }
 
 async fn read<T: DeserializeOwned>(response: Response) -> Answer<T> {
     let status = response.status();
-    let value = response.json().await;
-    value.map_err(|error| Problem::unreadable(status, &error.to_string()))
+    let text = response.text().await;
+    understood(status, &text.map_err(|_| Problem::unreachable())?)
+}
+
+fn understood<T: DeserializeOwned>(status: u16, text: &str) -> Answer<T> {
+    serde_json::from_str(text).map_err(|error| Problem::unreadable(status, &error.to_string()))
 }
 
 pub async fn get<T: DeserializeOwned>(path: &str) -> Answer<T> {
     read(checked(Request::get(&address(path)).send().await).await?).await
+}
+
+/// As [`get`], but `None` when the answer is `known`, word for word; else what is to be known from now on.
+pub async fn get_if_new<T: DeserializeOwned>(
+    path: &str,
+    known: Option<&str>,
+) -> Option<(Answer<T>, Option<String>)> {
+    let asked = async {
+        let response = checked(Request::get(&address(path)).send().await).await?;
+        let status = response.status();
+        let text = response.text().await.map_err(|_| Problem::unreachable())?;
+        Ok((status, text))
+    };
+    match asked.await {
+        Ok((_, text)) if known == Some(&*text) => None,
+        Ok((status, text)) => Some((understood(status, &text), Some(text))),
+        Err(problem) => Some((Err(problem), None)),
+    }
 }
 
 /// A GET whose answer is wanted by somebody else, once it is sure that there is one.

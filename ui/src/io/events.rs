@@ -1,42 +1,109 @@
-//! The server's events, for as long as a page wants them. The browser reconnects by itself.
+//! The server's events, for as long as a page wants them.
+
+use std::rc::Rc;
+use std::time::Duration;
 
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 use wasm_bindgen::closure::Closure;
 use web_sys::{EventSource, MessageEvent};
-use wire::api::live::LiveEvent;
+use wire::api::live::{Changed, LiveEvent};
 
+use super::api;
 use super::page::address;
 
 const NAMES: [&str; 4] = ["board", "history", "second", "changed"];
+/// When it is tried again after an answer that was no stream: from a proxy whose server restarts, say. A line that
+/// breaks is taken up again by the browser itself.
+const AGAIN_AFTER: Duration = Duration::from_secs(3);
+
+/// One stream, and what hears it.
+struct Stream {
+    source: EventSource,
+    _heard: Closure<dyn Fn(MessageEvent)>,
+    _opened: Closure<dyn Fn()>,
+    _failed: Closure<dyn Fn()>,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.source.set_onopen(None);
+        self.source.set_onerror(None);
+        self.source.close();
+    }
+}
+
+/// What stays the same from one stream to the next.
+#[derive(Clone)]
+struct Follower {
+    on: Rc<dyn Fn(LiveEvent)>,
+    connected: RwSignal<bool>,
+    stream: StoredValue<Option<Stream>, LocalStorage>,
+}
+
+impl Follower {
+    fn open(&self) {
+        let Ok(source) = EventSource::new(&address("api/events")) else {
+            self.connected.set(false);
+            return;
+        };
+        let on = self.on.clone();
+        let heard = Closure::<dyn Fn(MessageEvent)>::new(move |event: MessageEvent| {
+            let text = event.data().as_string().unwrap_or_default();
+            if let Ok(event) = serde_json::from_str(&text) {
+                on(event);
+            }
+        });
+        for name in NAMES {
+            let _ = source.add_event_listener_with_callback(name, heard.as_ref().unchecked_ref());
+        }
+        let connected = self.connected;
+        let on = self.on.clone();
+        let opened = Closure::<dyn Fn()>::new(move || {
+            connected.set(true);
+            // What changed between a page's first look and now, or while the line was broken, was not told.
+            for what in Changed::ALL {
+                on(LiveEvent::Changed { what });
+            }
+        });
+        let (follower, watched) = (self.clone(), source.clone());
+        let failed = Closure::<dyn Fn()>::new(move || {
+            connected.set(false);
+            if watched.ready_state() == EventSource::CLOSED {
+                // Refused, or no stream at all. If it is known no more who asks, this page goes.
+                api::turned_away();
+                let follower = follower.clone();
+                set_timeout(move || follower.open_again(), AGAIN_AFTER);
+            }
+        });
+        source.set_onopen(Some(opened.as_ref().unchecked_ref()));
+        source.set_onerror(Some(failed.as_ref().unchecked_ref()));
+        let stream = Stream {
+            source,
+            _heard: heard,
+            _opened: opened,
+            _failed: failed,
+        };
+        self.stream.set_value(Some(stream));
+    }
+
+    fn open_again(&self) {
+        // The page may be gone by now.
+        if self.stream.try_with_value(Option::is_some) == Some(true) {
+            self.open();
+        }
+    }
+}
 
 /// Calls `on` for each event until the component that asked is gone. The signal says whether the line stands.
 pub fn follow(on: impl Fn(LiveEvent) + 'static) -> ReadSignal<bool> {
-    let (connected, set_connected) = signal(true);
-    let Ok(source) = EventSource::new(&address("api/events")) else {
-        set_connected.set(false);
-        return connected;
+    let connected = RwSignal::new(true);
+    let follower = Follower {
+        on: Rc::new(on),
+        connected,
+        stream: StoredValue::new_local(None),
     };
-    let heard = Closure::<dyn Fn(MessageEvent)>::new(move |event: MessageEvent| {
-        let text = event.data().as_string().unwrap_or_default();
-        if let Ok(event) = serde_json::from_str(&text) {
-            on(event);
-        }
-    });
-    for name in NAMES {
-        let _ = source.add_event_listener_with_callback(name, heard.as_ref().unchecked_ref());
-    }
-    let opened = Closure::<dyn Fn()>::new(move || set_connected.set(true));
-    let failed = Closure::<dyn Fn()>::new(move || set_connected.set(false));
-    source.set_onopen(Some(opened.as_ref().unchecked_ref()));
-    source.set_onerror(Some(failed.as_ref().unchecked_ref()));
-    let held = StoredValue::new_local((source, heard, opened, failed));
-    on_cleanup(move || {
-        held.with_value(|(source, ..)| {
-            source.set_onopen(None);
-            source.set_onerror(None);
-            source.close();
-        });
-    });
-    connected
+    follower.open();
+    on_cleanup(move || drop(follower.stream.try_set_value(None)));
+    connected.read_only()
 }

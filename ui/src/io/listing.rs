@@ -11,10 +11,13 @@ use super::api::{self, Answer};
 /// How long typing must pause before it is acted on, in milliseconds.
 const PAUSE_MS: u64 = 250;
 
-/// An answer that is replaced by newer ones; one that comes late never replaces a newer one.
+/// An answer that is replaced by newer ones: one that comes late never replaces a newer one, and one that says the same
+/// leaves the page as it is.
 pub struct Listing<T: Send + Sync + 'static> {
     pub answer: RwSignal<Option<Answer<T>>>,
     turn: StoredValue<u32>,
+    /// What the present answer was to, and its words.
+    known: StoredValue<Option<(String, String)>>,
 }
 
 impl<T: Send + Sync + 'static> Clone for Listing<T> {
@@ -30,6 +33,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Listing<T> {
         Self {
             answer: RwSignal::new(None),
             turn: StoredValue::new(0),
+            known: StoredValue::new(None),
         }
     }
 
@@ -38,9 +42,15 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Listing<T> {
         self.turn.update_value(|turn| *turn += 1);
         let turn = self.turn.get_value();
         spawn_local(async move {
-            let answer = api::get::<T>(&path).await;
+            let known = self.known.try_get_value().flatten();
+            let known = known.filter(|(of, _)| *of == path).map(|(_, words)| words);
+            let news = api::get_if_new::<T>(&path, known.as_deref()).await;
             // The page may be gone, or have asked for something else.
-            if self.turn.try_get_value() == Some(turn) {
+            if self.turn.try_get_value() != Some(turn) {
+                return;
+            }
+            if let Some((answer, words)) = news {
+                self.known.set_value(words.map(|words| (path, words)));
                 self.answer.set(Some(answer));
             }
         });

@@ -70,6 +70,24 @@ pub fn worklet(name: &str) -> String {
     }
 }
 
+/// The query of the page's address, with its question mark.
+pub fn query() -> String {
+    window().location().search().unwrap_or_default()
+}
+
+/// Puts another query (with its question mark, or empty) into the page's address, in place of the one that is there.
+pub fn set_query(query: &str) {
+    let path = window().location().pathname().unwrap_or_default();
+    if let Ok(history) = window().history() {
+        // A browser that refuses keeps the address as it is.
+        let _ = history.replace_state_with_url(
+            &history.state().unwrap_or(JsValue::NULL),
+            "",
+            Some(&format!("{path}{query}")),
+        );
+    }
+}
+
 /// Whether the browser gives this page a microphone at all.
 pub fn is_secure() -> bool {
     window().is_secure_context()

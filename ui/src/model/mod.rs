@@ -2,6 +2,7 @@
 //!
 //! May not live here: Leptos, web-sys, fetching, drawing.
 
+pub mod address;
 pub mod board;
 pub mod call;
 pub mod diff;

@@ -1,5 +1,6 @@
 //! A persona as its form holds it: texts that may be wrong, on the way to a draft that is right.
 
+use serde::{Deserialize, Serialize};
 use wire::api::personas::{Greeting, PersonaDraft, SamplingWish};
 
 /// A number of the sampling; empty fields leave the choice to the model.
@@ -93,7 +94,7 @@ impl Number {
 }
 
 /// What the fields hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PersonaForm {
     pub name: String,
     pub role_text: String,

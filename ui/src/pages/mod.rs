@@ -10,15 +10,16 @@ mod voices;
 
 use leptos::prelude::*;
 use leptos::task::spawn_local;
-use leptos_router::components::{A, Route, Router, Routes};
+use leptos_router::components::{Route, Router, Routes};
 use leptos_router::path;
 use wire::api::account::{Account, Role};
 
 use crate::io::{api, page};
 use crate::view::ask::{Ask, AskPlace};
 use crate::view::icons::{self, Icon};
-use crate::view::loaded::Loaded;
+use crate::view::loaded::Trouble;
 use crate::view::theme::{self, ThemeSwitch};
+use crate::view::to::To;
 
 /// Who is asking, for all pages.
 #[derive(Clone, Copy)]
@@ -28,6 +29,15 @@ impl Me {
     pub fn ask(self) {
         spawn_local(async move { self.0.set(Some(api::get("api/account").await)) });
     }
+
+    /// Asks anew. What is shown stays while the server cannot be reached.
+    fn ask_again(self) {
+        spawn_local(async move {
+            if let Ok(account) = api::get("api/account").await {
+                self.0.set(Some(Ok(account)));
+            }
+        });
+    }
 }
 
 #[component]
@@ -35,15 +45,21 @@ pub fn App() -> impl IntoView {
     let me = Me(RwSignal::new(None));
     provide_context(me);
     me.ask();
+    api::when_turned_away(move || me.ask_again());
     theme::recall();
+    // Pages stay as they are for as long as they are somebody's who may see them.
+    let role = Memo::new(move |_| me.0.get().map(|answer| answer.map(|account| account.role)));
     view! {
         <Router base=page::base()>
             <a class="skip" href="#main">"Skip to content"</a>
-            <Loaded answer=me.0 show={move |account: Account| match account.role {
-                Role::Operator => view! { <Operator /> }.into_any(),
-                Role::Guest | Role::Caller => view! { <main id="main" class="alone"><talk::TalkPage /></main> }.into_any(),
-                Role::Nobody => view! { <main id="main" class="alone"><sign_in::SignIn /></main> }.into_any(),
-            }} />
+            {move || match role.get() {
+                None => view! { <p class="quiet" role="status">"Loading…"</p> }.into_any(),
+                Some(Err(problem)) => view! { <main id="main" class="alone"><Trouble problem=problem />
+                    <button type="button" on:click=move |_| me.ask()>"Try again"</button></main> }.into_any(),
+                Some(Ok(Role::Operator)) => view! { <Operator /> }.into_any(),
+                Some(Ok(Role::Guest | Role::Caller)) => view! { <main id="main" class="alone"><talk::TalkPage /></main> }.into_any(),
+                Some(Ok(Role::Nobody)) => view! { <main id="main" class="alone"><sign_in::SignIn /></main> }.into_any(),
+            }}
         </Router>
     }
 }
@@ -56,16 +72,16 @@ fn Operator() -> impl IntoView {
             <nav aria-label="Main">
                 <p class="mark" aria-hidden="true"><svg viewBox="0 0 32 32"><path class="caller" d="M3 14v4M7 11v10M11 7v18M15 12v8" />
                     <path class="agent" d="M17.5 12v8M21 7v18M25 11v10M29 14v4" /></svg><span>"vivavoce"</span></p>
-                <A href="/live"><Icon path=icons::LIVE />"Live"</A>
-                <A href="/talk"><Icon path=icons::TALK />"Talk"</A>
-                <A href="/personas"><Icon path=icons::PERSONAS />"Personas"</A>
-                <A href="/voices"><Icon path=icons::VOICES />"Voices"</A>
-                <A href="/sessions"><Icon path=icons::SESSIONS />"Sessions"</A>
-                <A href="/system"><Icon path=icons::SYSTEM />"System"</A>
+                <To path="/live"><Icon path=icons::LIVE />"Live"</To>
+                <To path="/talk"><Icon path=icons::TALK />"Talk"</To>
+                <To path="/personas"><Icon path=icons::PERSONAS />"Personas"</To>
+                <To path="/voices"><Icon path=icons::VOICES />"Voices"</To>
+                <To path="/sessions"><Icon path=icons::SESSIONS />"Sessions"</To>
+                <To path="/system"><Icon path=icons::SYSTEM />"System"</To>
                 <ThemeSwitch />
             </nav>
             <main id="main" tabindex="-1">
-                <Routes fallback=|| view! { <h1>"Nothing here"</h1><p><A href="/">"Go to the first page"</A></p> }>
+                <Routes fallback=|| view! { <h1>"Nothing here"</h1><p><To path="/">"Go to the first page"</To></p> }>
                     <Route path=path!("/") view=First />
                     <Route path=path!("/live") view=live::LivePage />
                     <Route path=path!("/talk") view=talk::TalkPage />
@@ -93,9 +109,9 @@ fn First() -> impl IntoView {
         <talk::TalkPanel />
         <h2>"What is next"</h2>
         <ul>
-            <li><A href="/personas">"Write a persona"</A>" and share it by a link"</li>
-            <li><A href="/live">"Watch the slots"</A>" and whether the box keeps real time"</li>
-            <li><A href="/system">"Set a password"</A>" before other machines can reach this one"</li>
+            <li><To path="/personas">"Write a persona"</To>" and share it by a link"</li>
+            <li><To path="/live">"Watch the slots"</To>" and whether the box keeps real time"</li>
+            <li><To path="/system">"Set a password"</To>" before other machines can reach this one"</li>
         </ul>
     }
 }

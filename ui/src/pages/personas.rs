@@ -7,7 +7,6 @@ mod versions;
 
 use leptos::prelude::*;
 use leptos::task::spawn_local;
-use leptos_router::components::A;
 use leptos_router::hooks::use_navigate;
 use ui::model::text::address_part;
 use wire::api::Page;
@@ -19,8 +18,12 @@ use crate::io::listing::{Listing, settled};
 use crate::io::{events, page};
 use crate::view::ask::Ask;
 use crate::view::loaded::{LastTrouble, Loaded};
+use crate::view::to::To;
 
 pub use editor::PersonaPage;
+
+/// Personas on a page of the list.
+const PAGE: u32 = 60;
 
 #[component]
 pub fn PersonasPage() -> impl IntoView {
@@ -29,13 +32,25 @@ pub fn PersonasPage() -> impl IntoView {
     let calm = settled(query);
     let archived = RwSignal::new(false);
     let problem = RwSignal::new(None);
+    // The way back: cursors of the pages that were turned.
+    let turned = RwSignal::new(Vec::<String>::new());
     let ask = move || {
         let query = address_part(calm.get().trim());
+        let cursor = turned.with(|turned| turned.last().cloned().unwrap_or_default());
         list.ask(format!(
-            "api/personas?limit=200&archived={}&query={query}",
-            archived.get()
+            "api/personas?limit={PAGE}&archived={}&query={query}&cursor={}",
+            archived.get(),
+            address_part(&cursor)
         ));
     };
+    Effect::new(move |before: Option<(String, bool)>| {
+        let now = (calm.get(), archived.get());
+        // Another question begins at its first page.
+        if before.is_some_and(|before| before != now) && !turned.with_untracked(Vec::is_empty) {
+            turned.set(Vec::new());
+        }
+        now
+    });
     Effect::new(move |_| ask());
     let again = Callback::new(move |()| untrack(ask));
     events::follow(move |event| {
@@ -66,11 +81,15 @@ pub fn PersonasPage() -> impl IntoView {
             <Files problem=problem again=again />
         </div>
         <LastTrouble problem=problem />
-        <Loaded answer=list.answer show={move |list: Page<Persona>| match list.items.is_empty() {
+        <Loaded answer=list.answer show={move |list: Page<Persona>| { let next = list.next.clone(); match list.items.is_empty() {
             true if calm.get_untracked().is_empty() => view! { <p class="empty">"None yet. A persona is a name, a role text and a voice."</p> }.into_any(),
             true => view! { <p class="empty">"No persona fits."</p> }.into_any(),
-            false => view! { <ul class="cards">{list.items.into_iter().map(|persona| view! { <Card persona=persona problem=problem again=again /> }).collect_view()}</ul> }.into_any(),
-        }} />
+            false => view! { <ul class="cards">{list.items.into_iter().map(|persona| view! { <Card persona=persona problem=problem again=again /> }).collect_view()}</ul>
+                <div class="actions">
+                    {move || (!turned.with(Vec::is_empty)).then(|| view! { <button type="button" on:click=move |_| turned.update(|all| drop(all.pop()))>"Page before"</button> })}
+                    {next.map(|next| view! { <button type="button" on:click=move |_| turned.update(|all| all.push(next.clone()))>"Next page"</button> })}
+                </div> }.into_any(),
+        }}} />
     }
 }
 
@@ -119,12 +138,13 @@ fn Card(
     };
     view! {
         <li class:gone=persona.archived>
-            <A href=format!("/personas/{id}") attr:class="whole">{persona.draft.name}</A>
+            <To path=format!("/personas/{id}") attr:class="whole">{persona.draft.name}</To>
             <p class="text">{persona.draft.role_text}</p>
             <div class="foot"><span class="agent">{voice}</span><span>"version "{persona.version}</span><span>{persona.calls}" calls"</span>
                 {persona.is_default.then(|| view! { <span class="tag">"default"</span> })}
                 {persona.is_preset.then(|| view! { <span class="tag">"preset"</span> })}
-                {persona.archived.then(|| view! { <span class="tag">"archived"</span> })}{act}</div>
+                {persona.archived.then(|| view! { <span class="tag">"archived"</span> })}
+                {page::recall(&editor::unsaved_key(id)).map(|_| view! { <span class="tag late">"not saved"</span> })}{act}</div>
         </li>
     }
 }

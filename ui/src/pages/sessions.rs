@@ -3,7 +3,7 @@
 mod one;
 
 use leptos::prelude::*;
-use leptos_router::components::A;
+use ui::model::address::{query_of, value_in};
 use ui::model::session_filter::SessionFilter;
 use ui::model::text::{clock, reason};
 use wire::api::Page;
@@ -15,6 +15,7 @@ use wire::notice::EndReason;
 use crate::io::listing::{Listing, settled};
 use crate::io::{events, page};
 use crate::view::loaded::Loaded;
+use crate::view::to::To;
 
 pub use one::SessionPage;
 
@@ -23,9 +24,12 @@ pub fn SessionsPage() -> impl IntoView {
     let list = Listing::<Page<SessionSummary>>::new();
     let personas = Listing::<Page<Persona>>::new();
     personas.ask("api/personas?limit=200");
-    let text = || RwSignal::new(String::new());
-    let (caller, words, voice) = (text(), text(), text());
-    let (persona, ended, from, to) = (text(), text(), text(), text());
+    // As the page was left: the address keeps what was looked for.
+    let before = page::query();
+    let text = |name: &str| RwSignal::new(value_in(&before, name));
+    let (caller, words, voice) = (text("caller"), text("said"), text("voice"));
+    let (persona, ended) = (text("persona"), text("ended"));
+    let (from, to) = (text("from"), text("to"));
     let (caller_calm, words_calm, voice_calm) = (settled(caller), settled(words), settled(voice));
     let filter = Memo::new(move |_| SessionFilter {
         caller: caller_calm.get(),
@@ -38,7 +42,21 @@ pub fn SessionsPage() -> impl IntoView {
         to_ms: page::day_ms(&to.get(), 1),
     });
     // The way back: cursors of the pages that were turned.
-    let turned = RwSignal::new(Vec::<String>::new());
+    let turned = value_in(&before, "pages");
+    let turned = turned.split(' ').filter(|cursor| !cursor.is_empty());
+    let turned = RwSignal::new(turned.map(str::to_owned).collect::<Vec<_>>());
+    Effect::new(move |_| {
+        page::set_query(&query_of(&[
+            ("caller", caller_calm.get()),
+            ("said", words_calm.get()),
+            ("voice", voice_calm.get()),
+            ("persona", persona.get()),
+            ("ended", ended.get()),
+            ("from", from.get()),
+            ("to", to.get()),
+            ("pages", turned.with(|turned| turned.join(" "))),
+        ]));
+    });
     let ask =
         move || {
             list.ask(filter.with(|filter| {
@@ -63,6 +81,8 @@ pub fn SessionsPage() -> impl IntoView {
             untrack(ask);
         }
     });
+    // The list of personas comes later than the choice that the address holds.
+    let chosen = move |id: i64| persona.with_untracked(|chosen| *chosen == id.to_string());
     let clear = move |_| {
         for field in [caller, words, voice, persona, ended, from, to] {
             field.set(String::new());
@@ -72,10 +92,10 @@ pub fn SessionsPage() -> impl IntoView {
         <h1>"Sessions"</h1>
         <form class="bar" role="search" on:submit=|event| event.prevent_default()>
             <label>"Caller"<input type="search" bind:value=caller /></label>
-            <label>"The agent said"<input type="search" bind:value=words /></label>
+            <label>"The agent said"<input type="search" placeholder="words, or how they begin" bind:value=words /></label>
             <label>"Persona"<select bind:value=persona><option value="">"any"</option>
                 {move || personas.answer.get().and_then(Result::ok).map(|all| all.items.into_iter().map(|persona| view! {
-                    <option value=persona.id.to_string()>{persona.draft.name}</option> }).collect_view())}</select></label>
+                    <option value=persona.id.to_string() selected=chosen(persona.id)>{persona.draft.name}</option> }).collect_view())}</select></label>
             <label>"Voice"<input type="search" bind:value=voice /></label>
             <label>"Ended"<select bind:value=ended><option value="">"in any way"</option><option value="running">"not yet: running"</option>
                 <option value="cut_off">{reason("cut_off")}</option>
@@ -88,8 +108,8 @@ pub fn SessionsPage() -> impl IntoView {
             let next = page.next.clone();
             match page.items.is_empty() {
                 true if filter.with_untracked(SessionFilter::is_empty) => view! {
-                    <p class="empty">"No calls here yet. "<A href="/talk">"Make the first one."</A></p> }.into_any(),
-                true => view! { <p class="empty">"No session fits."</p> }.into_any(),
+                    <p class="empty">"No calls here yet. "<To path="/talk">"Make the first one."</To></p> }.into_any(),
+                true => view! { <p class="empty">"No session fits. Words are looked for in what the agent said: all of them, each from its beginning."</p> }.into_any(),
                 false => view! {
                     <Rows sessions=page.items />
                     <div class="actions">
@@ -109,7 +129,7 @@ fn Rows(sessions: Vec<SessionSummary>) -> impl IntoView {
             .end_reason
             .map_or("running".to_owned(), |name| reason(&name));
         view! {
-            <tr><td><A href=format!("/sessions/{}", session.id)>{page::local_time(session.began_at_ms)}</A></td>
+            <tr><td><To path=format!("/sessions/{}", session.id)>{page::local_time(session.began_at_ms)}</To></td>
                 <td class="caller">{session.caller}</td><td class="agent">{session.persona}</td>
                 <td class="number">{length}</td><td class="number wide">{session.words}</td>
                 <td>{end}{session.recorded.then(|| view! { " "<span class="tag">"recorded"</span> })}</td></tr>

@@ -6,10 +6,13 @@ mod policy;
 mod tokens;
 
 use leptos::prelude::*;
+use wire::api::Page;
+use wire::api::account::ApiToken;
+use wire::api::live::{Changed, LiveEvent};
 use wire::api::system::{Check, CheckState, System, Tls};
 
 use crate::io::listing::Listing;
-use crate::io::page;
+use crate::io::{events, page};
 use crate::view::loaded::Loaded;
 use crate::view::theme::ThemeSwitch;
 use log::Log;
@@ -21,12 +24,24 @@ use tokens::Tokens;
 pub fn SystemPage() -> impl IntoView {
     let system = Listing::<System>::new();
     system.ask("api/system");
+    let tokens = Listing::<Page<ApiToken>>::new();
+    tokens.ask("api/tokens");
+    // What another operator changes, and what this page changes itself.
+    events::follow(move |event| {
+        let changed = LiveEvent::Changed {
+            what: Changed::System,
+        };
+        if event == changed {
+            system.ask("api/system");
+            tokens.ask("api/tokens");
+        }
+    });
     view! {
         <h1>"System"</h1>
         <Loaded answer=system.answer show={|system: System| view! { <Facts system=system /> }} />
         <Password />
         <Kept />
-        <Tokens />
+        <Tokens list=tokens />
         <Log />
         <section><h2>"This browser"</h2><ThemeSwitch /></section>
     }

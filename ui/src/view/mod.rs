@@ -8,4 +8,5 @@ pub mod once;
 pub mod player;
 pub mod theme;
 pub mod ticks;
+pub mod to;
 pub mod waves;

@@ -45,12 +45,13 @@ pub fn Ticks(#[prop(into)] seconds: Signal<Vec<TickSecond>>) -> impl IntoView {
         })
     };
     view! {
-        <svg class="ticks" viewBox=format!("0 0 {WIDTH} {HEIGHT}") preserveAspectRatio="none" role="img" aria-label=spoken>
+        <div class="chart"><svg class="ticks" viewBox=format!("0 0 {WIDTH} {HEIGHT}") preserveAspectRatio="none" role="img" aria-label=spoken>
             <path class="limit" d=format!("M0 {0:.1}H{WIDTH}", y(LINE_US)) />
             <path class="longest" d=move || line(|second| second.max_us) />
             <path class="mean" d=move || line(|second| second.mean_us) />
         </svg>
+        <span class="limit" aria-hidden="true">"80 ms"</span><span aria-hidden="true">"0"</span></div>
         <p class="legend"><span class="limit">"80 ms: real time"</span><span class="longest">"longest of each second"</span>
-            <span class="mean">"mean"</span><span>"ten minutes"</span></p>
+            <span class="mean">"mean"</span><span>"the last ten minutes"</span></p>
     }
 }

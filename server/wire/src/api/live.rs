@@ -38,6 +38,11 @@ pub enum Changed {
     System,
 }
 
+impl Changed {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Personas, Self::Voices, Self::Sessions, Self::System];
+}
+
 /// The switchboard now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -2,7 +2,6 @@
 
 use leptos::prelude::*;
 use leptos::task::spawn_local;
-use leptos_router::components::A;
 use ui::model::board::{phase_word, rtf};
 use ui::model::text::{clock, ms};
 use wire::api::live::{Board, CallView, SlotPhase};
@@ -10,6 +9,7 @@ use wire::api::live::{Board, CallView, SlotPhase};
 use crate::io::api;
 use crate::io::listen::Ear;
 use crate::view::ask::Ask;
+use crate::view::to::To;
 use crate::view::waves::Waves;
 
 /// Levels a tile shows.
@@ -97,7 +97,7 @@ fn Talking(
             <dt>"Drops"</dt><dd>{move || of(|call| call.drops.to_string())}</dd>
             <dt>"Wait"</dt><dd>{move || of(|call| ms(call.mic_wait_us))}</dd>
         </dl>
-        <footer><A href=format!("/sessions/{session}")>"Session "{session}</A>
+        <footer><To path=format!("/sessions/{session}")>"Session "{session}</To>
             <button type="button" aria-pressed=move || heard().to_string() on:click=move |_| ear.press(session)>
                 {move || if heard() { "Stop listening" } else { "Listen in" }}</button>
             <button type="button" class="danger" on:click=hang_up>"Hang up"</button></footer>

@@ -3,11 +3,11 @@
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos_router::NavigateOptions;
-use leptos_router::components::A;
 use leptos_router::hooks::{use_navigate, use_params_map};
 use ui::model::persona_form::{Number, PersonaForm};
 use ui::model::text::seconds;
-use wire::api::personas::{Persona, PersonaDraft, PromptCost, PromptQuestion};
+use wire::api::live::{Changed, LiveEvent};
+use wire::api::personas::{Persona, PromptCost, PromptQuestion};
 use wire::api::talk::Talk;
 
 use super::conflict::Conflict;
@@ -15,10 +15,11 @@ use super::shares::Shares;
 use super::versions::Versions;
 use crate::io::api::{self, Problem};
 use crate::io::listing::{Listing, settled};
-use crate::io::page;
+use crate::io::{events, page};
 use crate::pages::talk::TalkPanel;
 use crate::view::ask::Ask;
 use crate::view::loaded::{LastTrouble, Loaded};
+use crate::view::to::To;
 
 #[component]
 pub fn PersonaPage() -> impl IntoView {
@@ -34,44 +35,45 @@ pub fn PersonaPage() -> impl IntoView {
     move || {
         let persona = Listing::<Persona>::new();
         persona.ask(format!("api/personas/{}", id.get()));
-        view! { <p><A href="/personas">"All personas"</A></p>
+        view! { <p><To path="/personas">"All personas"</To></p>
         <Loaded answer=persona.answer show={move |found: Persona| view! { <Editor persona=found /> }} /> }
     }
+}
+
+/// Where this browser keeps what was written and not saved.
+pub(super) fn unsaved_key(id: i64) -> String {
+    format!("unsaved-{id}")
 }
 
 #[component]
 fn Editor(persona: Persona) -> impl IntoView {
     let id = persona.id;
-    let key = StoredValue::new(format!("draft-{id}"));
+    let key = StoredValue::new(unsaved_key(id));
     let path = StoredValue::new(format!("api/personas/{id}"));
     // What was written and not saved on an earlier visit.
     let kept = page::recall(&key.get_value())
-        .and_then(|text| serde_json::from_str::<(i64, PersonaDraft)>(&text).ok())
-        .filter(|(_, draft)| *draft != persona.draft);
+        .and_then(|text| serde_json::from_str::<(i64, PersonaForm)>(&text).ok())
+        .filter(|(_, form)| *form != PersonaForm::of(&persona.draft));
     let came_back = RwSignal::new(kept.is_some());
     // The version that the form grew out of: saving names it, so that nobody's work is overwritten unseen.
     let base = RwSignal::new(
         kept.as_ref()
             .map_or(persona.version, |(version, _)| *version),
     );
-    let form = RwSignal::new(PersonaForm::of(
-        kept.as_ref().map_or(&persona.draft, |(_, draft)| draft),
-    ));
+    let form = RwSignal::new(match kept {
+        Some((_, form)) => form,
+        None => PersonaForm::of(&persona.draft),
+    });
     let saved = RwSignal::new(persona);
     let draft = Memo::new(move |_| form.with(PersonaForm::draft));
     let changed = Memo::new(move |_| {
         saved.with(|saved| draft.with(|draft| draft.as_ref() != Ok(&saved.draft)))
     });
     Effect::new(move |_| {
-        let text = draft.with(|draft| {
-            draft
-                .as_ref()
-                .ok()
-                .map(|draft| serde_json::to_string(&(base.get(), draft)))
-        });
+        let text = form.with(|form| serde_json::to_string(&(base.get(), form)));
         match (changed.get(), text) {
-            (true, Some(Ok(text))) => page::remember(&key.get_value(), &text),
-            (true, _) => {}
+            (true, Ok(text)) => page::remember(&key.get_value(), &text),
+            (true, Err(_)) => {}
             (false, _) => page::forget(&key.get_value()),
         }
     });
@@ -84,12 +86,16 @@ fn Editor(persona: Persona) -> impl IntoView {
 
     let problem = RwSignal::new(None::<Problem>);
     let conflict = RwSignal::new(None::<Persona>);
+    // A version that was saved by another while this one is being written.
+    let newest = RwSignal::new(None::<i64>);
+    let changed_now = move || changed.try_get_untracked().unwrap_or(false);
     // The form shows what the server holds.
     let take = Callback::new(move |persona: Persona| {
         base.set(persona.version);
         form.set(PersonaForm::of(&persona.draft));
         saved.set(persona);
         conflict.set(None);
+        newest.set(None);
         problem.set(None);
         came_back.set(false);
     });
@@ -123,6 +129,25 @@ fn Editor(persona: Persona) -> impl IntoView {
         save.run(());
     };
     let undo = move |_| take.run(saved.get_untracked());
+    // Another operator's save: taken over where nothing is written, told where something is.
+    events::follow(move |event| {
+        let changed = LiveEvent::Changed {
+            what: Changed::Personas,
+        };
+        if event == changed {
+            spawn_local(async move {
+                let Ok(theirs) = api::get::<Persona>(&path.get_value()).await else {
+                    return;
+                };
+                let newer = saved.try_with_untracked(|saved| theirs.version > saved.version);
+                match (newer, changed_now()) {
+                    (Some(true), false) => take.run(theirs),
+                    (Some(true), true) => newest.set(Some(theirs.version)),
+                    _ => {}
+                }
+            });
+        }
+    });
     let keep_mine = Callback::new(move |()| {
         if let Some(theirs) = conflict.get_untracked() {
             base.set(theirs.version);
@@ -148,7 +173,10 @@ fn Editor(persona: Persona) -> impl IntoView {
                 {move || conflict.get().map(|theirs| draft.get_untracked().ok().map(|mine| view! {
                     <Conflict theirs=theirs mine=mine keep_mine=keep_mine take_theirs=take_theirs /> }))}
                 <div class="actions"><button type="submit" class="main" disabled=move || !changed.get()>{move || format!("Save as version {}", saved.with(|saved| saved.version) + 1)}</button>
-                    <span role="status">{move || changed.get().then_some("not saved")}</span>
+                    <span role="status">{move || changed.get().then(|| match newest.get() {
+                        Some(version) => format!("not saved; meanwhile another operator saved version {version}, and saving yours shows both"),
+                        None => "not saved".to_owned(),
+                    })}</span>
                     {move || changed.get().then(|| view! { <button type="button" class="plain" on:click=undo>"Undo the changes"</button> })}</div>
             </form>
             <div><h2>"Test call"</h2>

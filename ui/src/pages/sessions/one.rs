@@ -2,18 +2,19 @@
 
 use leptos::prelude::*;
 use leptos::task::spawn_local;
-use leptos_router::components::A;
 use leptos_router::hooks::{use_navigate, use_params_map};
 use ui::model::text::{clock, ms, reason};
 use ui::model::transcript::Transcript;
 use wire::api::Page;
+use wire::api::live::{Changed, LiveEvent};
 use wire::api::sessions::{SessionDetail, TranscriptPiece};
 
 use crate::io::listing::Listing;
-use crate::io::{api, page};
+use crate::io::{api, events, page};
 use crate::view::ask::Ask;
 use crate::view::loaded::{LastTrouble, Loaded};
 use crate::view::player::Player;
+use crate::view::to::To;
 use crate::view::waves::CallShape;
 
 #[component]
@@ -36,6 +37,17 @@ fn Session(id: i64) -> impl IntoView {
     let said = Listing::<Page<TranscriptPiece>>::new();
     session.ask(format!("api/sessions/{id}"));
     said.ask(format!("api/sessions/{id}/transcript"));
+    // What a running call becomes; one that is over does not change any more.
+    events::follow(move |event| {
+        let runs = |answer: &Option<api::Answer<SessionDetail>>| matches!(answer, Some(Ok(detail)) if detail.summary.ended_at_ms.is_none());
+        let changed = LiveEvent::Changed {
+            what: Changed::Sessions,
+        };
+        if event == changed && session.answer.with_untracked(runs) {
+            session.ask(format!("api/sessions/{id}"));
+            said.ask(format!("api/sessions/{id}/transcript"));
+        }
+    });
     let problem = RwSignal::new(None);
     let ask = expect_context::<Ask>();
     let navigate = StoredValue::new_local(use_navigate());
@@ -61,7 +73,7 @@ fn Session(id: i64) -> impl IntoView {
             .with(|answer| matches!(answer, Some(Ok(detail)) if detail.recording_seconds.is_some()))
     };
     view! {
-        <p><A href="/sessions">"All sessions"</A></p>
+        <p><To path="/sessions">"All sessions"</To></p>
         <h1>"Session "{id}</h1>
         <Loaded answer=session.answer show={move |detail: SessionDetail| view! { <Detail id=id detail=detail /> }} />
         <section><h2>"What the agent said"</h2>
@@ -123,7 +135,7 @@ fn Detail(id: i64, detail: SessionDetail) -> impl IntoView {
     view! {
         {shape}
         <section><dl class="totals">{rows.into_iter().map(|(name, value)| view! { <div><dt>{name}</dt><dd>{value}</dd></div> }).collect_view()}</dl>
-            {persona.map(|persona| view! { <p><A href=format!("/personas/{persona}")>"The persona as it is now"</A></p> })}</section>
+            {persona.map(|persona| view! { <p><To path=format!("/personas/{persona}")>"The persona as it is now"</To></p> })}</section>
         <section><h2>"Timeline"</h2>
             <ol class="timeline">{detail.timeline.into_iter().map(|event| view! {
                 <li><span class="time">{clock((event.at_ms - began_at_ms) as f64)}</span><span>{reason(&event.what)}" "<span class="quiet">{event.detail}</span></span></li>

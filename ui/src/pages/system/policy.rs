@@ -12,14 +12,16 @@ use crate::view::loaded::{LastTrouble, Loaded};
 pub fn Kept() -> impl IntoView {
     let policy = Listing::<Policy>::new();
     policy.ask("api/policy");
+    let saved = RwSignal::new(false);
     view! {
         <section><h2>"What is kept of calls"</h2>
-            <Loaded answer=policy.answer show={move |now: Policy| view! { <Form now=now policy=policy /> }} /></section>
+            <Loaded answer=policy.answer show={move |now: Policy| view! { <Form now=now policy=policy saved=saved /> }} />
+            <div role="status">{move || saved.get().then(|| view! { <p class="told">"Saved: it counts for calls that begin from now on."</p> })}</div></section>
     }
 }
 
 #[component]
-fn Form(now: Policy, policy: Listing<Policy>) -> impl IntoView {
+fn Form(now: Policy, policy: Listing<Policy>, saved: RwSignal<bool>) -> impl IntoView {
     let draft = now.draft;
     let version = now.version;
     let (record, keep) = (
@@ -31,6 +33,7 @@ fn Form(now: Policy, policy: Listing<Policy>) -> impl IntoView {
     let problem = RwSignal::new(None::<Problem>);
     let submit = move |event: leptos::ev::SubmitEvent| {
         event.prevent_default();
+        saved.set(false);
         // Fields that hold no number are 0, which the server refuses with the range.
         let days = |field: RwSignal<String>| field.get_untracked().trim().parse().unwrap_or(0);
         let draft = PolicyDraft {
@@ -41,7 +44,10 @@ fn Form(now: Policy, policy: Listing<Policy>) -> impl IntoView {
         };
         spawn_local(async move {
             match api::put::<_, Policy>("api/policy", version, &draft).await {
-                Ok(saved) => policy.answer.set(Some(Ok(saved))),
+                Ok(now) => {
+                    policy.answer.set(Some(Ok(now)));
+                    saved.set(true);
+                }
                 Err(error) => problem.set(Some(error)),
             }
         });

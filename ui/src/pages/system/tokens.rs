@@ -13,12 +13,10 @@ use crate::view::loaded::{LastTrouble, Loaded};
 use crate::view::once::ShownOnce;
 
 #[component]
-pub fn Tokens() -> impl IntoView {
-    let list = Listing::<Page<ApiToken>>::new();
+pub fn Tokens(list: Listing<Page<ApiToken>>) -> impl IntoView {
     let problem = RwSignal::new(None);
     let made = RwSignal::new(None::<String>);
     let again = Callback::new(move |()| list.ask("api/tokens"));
-    again.run(());
     view! {
         <section><h2>"API tokens"</h2>
             <p class="quiet">"For programs: "<code>"Authorization: Bearer"</code>", "<code>"?token="</code>" or "<code>"?worker_auth_id="</code>"."</p>
