@@ -5,6 +5,7 @@
 
 mod chromium;
 mod cut;
+mod looks;
 mod operator;
 mod served;
 mod talk;
@@ -66,41 +67,4 @@ async fn without_a_microphone_the_page_says_what_to_do() {
     window.goto(&served.page("/talk")).await;
     window.press("Call").await;
     window.sees("microphone was not allowed").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn every_page_comes_without_an_error_in_light_dark_and_on_a_phone() {
-    if !can_run("screenshots of every page") {
-        return;
-    }
-    let served = Served::start(&[]);
-    let pages = [
-        ("/", "Welcome"),
-        ("/live", "In time"),
-        ("/talk", "Ready when you are"),
-        ("/personas", "Museum guide"),
-        ("/voices", "NATF0"),
-        ("/sessions", "Sessions"),
-        ("/system", "API tokens"),
-    ];
-    for (look, dark, size) in [
-        ("light", false, (1280, 900)),
-        ("dark", true, (1280, 900)),
-        ("phone", false, (390, 844)),
-    ] {
-        let window = Chromium::open(Window {
-            dark,
-            size,
-            ..Window::default()
-        })
-        .await;
-        for (path, text) in pages {
-            window.goto(&served.page(path)).await;
-            window.sees(text).await;
-            let name = path.trim_start_matches('/');
-            let name = if name.is_empty() { "first" } else { name };
-            window.screenshot(&format!("{name}-{look}")).await;
-            assert_eq!(window.console_errors().await, [""; 0], "{path}");
-        }
-    }
 }

@@ -127,6 +127,18 @@ async fn the_page_is_served_with_the_right_types() {
             "not_found"
         );
     }
+    // A person who typed a wrong address gets a page; a script never does.
+    for (path, kind) in [
+        ("/nothing", "text/html; charset=utf-8"),
+        ("/assets/nothing.js", "application/json"),
+        ("/api/nothing", "application/json"),
+    ] {
+        let asked = reqwest::Client::new().get(app.url(path));
+        let asked = asked.header("accept", "text/html,application/xhtml+xml;q=0.9");
+        let response = asked.send().await.unwrap();
+        assert_eq!(response.status(), 404, "{path}");
+        assert_eq!(response.headers()["content-type"], kind, "{path}");
+    }
     let response = get(&app.url("/api/chat")).await;
     assert_eq!(response.status(), 426);
     assert!(

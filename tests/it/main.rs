@@ -18,3 +18,4 @@ mod proxy;
 mod safety;
 mod stopping;
 mod support;
+mod upkeep;

@@ -45,8 +45,22 @@ pub(super) async fn page(
     match (PAGES.contains(&first), method.is_safe()) {
         (true, true) => Ok(index(path, &headers)),
         (true, false) => Err(ApiError::WrongMethod),
+        // Who typed an address sees a page that says so; programs, scripts among them, get the error body.
+        (false, true) if wants_a_page(&headers) && !path.starts_with("api/") => {
+            let mut response = index(path, &HeaderMap::new());
+            *response.status_mut() = StatusCode::NOT_FOUND;
+            Ok(response)
+        }
         (false, _) => Err(not_found(&uri)),
     }
+}
+
+/// Browsers name the type when a person goes somewhere, and not for what a page needs.
+fn wants_a_page(headers: &HeaderMap) -> bool {
+    let accepted = headers
+        .get(header::ACCEPT)
+        .and_then(|value| value.to_str().ok());
+    accepted.is_some_and(|accepted| accepted.contains("text/html"))
 }
 
 /// The UI's one page, for a request of `path` (without its first slash). It names the files of this build, so a browser

@@ -78,7 +78,11 @@ pub(super) fn around(router: Router) -> Router {
 /// An error that a library answered in its own words gets the body that all errors have.
 async fn in_one_form(response: Response) -> Response {
     let status = response.status();
-    let is_ours = |value: &HeaderValue| value.as_bytes().starts_with(b"application/json");
+    // Libraries answer in plain text.
+    let is_ours = |value: &HeaderValue| {
+        let kinds: [&[u8]; 2] = [b"application/json", b"text/html"];
+        kinds.iter().any(|kind| value.as_bytes().starts_with(kind))
+    };
     let content_type = response.headers().get(header::CONTENT_TYPE);
     if !(status.is_client_error() || status.is_server_error()) || content_type.is_some_and(is_ours)
     {

@@ -10,7 +10,7 @@ use web_sys::{EventSource, MessageEvent};
 use wire::api::live::{Changed, LiveEvent};
 
 use super::api;
-use super::page::address;
+use super::page::{self, address};
 
 const NAMES: [&str; 4] = ["board", "history", "second", "changed"];
 /// When it is tried again after an answer that was no stream: from a proxy whose server restarts, say. A line that
@@ -88,9 +88,19 @@ impl Follower {
     }
 
     fn open_again(&self) {
-        // The page may be gone by now.
+        // The page may be gone by now, or out of sight.
         if self.stream.try_with_value(Option::is_some) == Some(true) {
             self.open();
+        }
+    }
+
+    /// Browsers hold six lines to a server, for all their windows together. A page that nobody sees, or that is kept for
+    /// the way back, takes none of them.
+    fn seen_or_not(&self, seen: bool) {
+        match (seen, self.stream.try_with_value(Option::is_some)) {
+            (true, Some(false)) => self.open(),
+            (false, Some(true)) => self.stream.set_value(None),
+            _ => {}
         }
     }
 }
@@ -104,6 +114,20 @@ pub fn follow(on: impl Fn(LiveEvent) + 'static) -> ReadSignal<bool> {
         stream: StoredValue::new_local(None),
     };
     follower.open();
-    on_cleanup(move || drop(follower.stream.try_set_value(None)));
+    let follower = StoredValue::new_local(follower);
+    let look = move |seen: bool| {
+        follower.try_with_value(|follower| follower.seen_or_not(seen));
+    };
+    let changes = window_event_listener(leptos::ev::visibilitychange, move |_| {
+        look(!page::is_hidden());
+    });
+    let leaves = window_event_listener(leptos::ev::pagehide, move |_| look(false));
+    let returns = window_event_listener(leptos::ev::pageshow, move |_| look(!page::is_hidden()));
+    on_cleanup(move || {
+        changes.remove();
+        leaves.remove();
+        returns.remove();
+        look(false);
+    });
     connected.read_only()
 }

@@ -93,6 +93,13 @@ pub fn is_secure() -> bool {
     window().is_secure_context()
 }
 
+/// Whether nobody sees the page: another tab is before it, or it is kept for the way back.
+pub fn is_hidden() -> bool {
+    window()
+        .document()
+        .is_some_and(|document| document.hidden())
+}
+
 /// Milliseconds since the page came.
 pub fn now_ms() -> f64 {
     window()

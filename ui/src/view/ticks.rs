@@ -50,7 +50,7 @@ pub fn Ticks(#[prop(into)] seconds: Signal<Vec<TickSecond>>) -> impl IntoView {
             <path class="longest" d=move || line(|second| second.max_us) />
             <path class="mean" d=move || line(|second| second.mean_us) />
         </svg>
-        <span class="limit" aria-hidden="true">"80 ms"</span><span aria-hidden="true">"0"</span></div>
+        <span class="limit" aria-hidden="true">"80 ms"</span></div>
         <p class="legend"><span class="limit">"80 ms: real time"</span><span class="longest">"longest of each second"</span>
             <span class="mean">"mean"</span><span>"the last ten minutes"</span></p>
     }

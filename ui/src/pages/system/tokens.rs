@@ -17,27 +17,28 @@ pub fn Tokens(list: Listing<Page<ApiToken>>) -> impl IntoView {
     let problem = RwSignal::new(None);
     let made = RwSignal::new(None::<String>);
     let again = Callback::new(move |()| list.ask("api/tokens"));
+    let personas = Listing::<Page<Persona>>::new();
+    personas.ask("api/personas?limit=200&archived=true");
     view! {
         <section><h2>"API tokens"</h2>
             <p class="quiet">"For programs: "<code>"Authorization: Bearer"</code>", "<code>"?token="</code>" or "<code>"?worker_auth_id="</code>"."</p>
-            <Make problem=problem made=made again=again />
+            <Make personas=personas problem=problem made=made again=again />
             {move || made.get().map(|token| view! { <ShownOnce what="The token" secret=token /> })}
             <LastTrouble problem=problem />
             <Loaded answer=list.answer show={move |list: Page<ApiToken>| match list.items.is_empty() {
                 true => view! { <p class="quiet">"No tokens yet."</p> }.into_any(),
-                false => view! { <ul class="rows">{list.items.into_iter().map(|token| view! { <Row token=token problem=problem again=again /> }).collect_view()}</ul> }.into_any(),
+                false => view! { <ul class="rows">{list.items.into_iter().map(|token| view! { <Row token=token personas=personas problem=problem again=again /> }).collect_view()}</ul> }.into_any(),
             }} /></section>
     }
 }
 
 #[component]
 fn Make(
+    personas: Listing<Page<Persona>>,
     problem: RwSignal<Option<api::Problem>>,
     made: RwSignal<Option<String>>,
     again: Callback<()>,
 ) -> impl IntoView {
-    let personas = Listing::<Page<Persona>>::new();
-    personas.ask("api/personas?limit=200");
     let field = |value: &str| RwSignal::new(value.to_owned());
     let (name, scope, persona, days) = (field(""), field("call"), field(""), field(""));
     let make = move |event: leptos::ev::SubmitEvent| {
@@ -76,7 +77,7 @@ fn Make(
                 <option value="operate">"operating"</option></select></label>
             {move || (scope.get() == "call").then(|| view! {
                 <label>"Persona"<select bind:value=persona><option value="">"any"</option>
-                    {move || personas.answer.get().and_then(Result::ok).map(|all| all.items.into_iter().map(|persona| view! {
+                    {move || personas.answer.get().and_then(Result::ok).map(|all| all.items.into_iter().filter(|persona| !persona.archived).map(|persona| view! {
                         <option value=persona.id.to_string()>{persona.draft.name}</option> }).collect_view())}</select></label> })}
             <label>"Ends"<select bind:value=days><option value="">"when you end it"</option><option value="30">"in 30 days"</option>
                 <option value="365">"in a year"</option></select></label>
@@ -95,6 +96,7 @@ fn scope_word(scope: Scope) -> &'static str {
 #[component]
 fn Row(
     token: ApiToken,
+    personas: Listing<Page<Persona>>,
     problem: RwSignal<Option<api::Problem>>,
     again: Callback<()>,
 ) -> impl IntoView {
@@ -118,6 +120,19 @@ fn Row(
         .map(|&scope| scope_word(scope))
         .collect::<Vec<_>>()
         .join(", ");
+    // Bound to one persona, if it is.
+    let bound = move || {
+        let id = token.persona_id?;
+        let name = personas.answer.with(|all| {
+            let all = all.as_ref()?.as_ref().ok()?;
+            let persona = all.items.iter().find(|persona| persona.id == id)?;
+            Some(persona.draft.name.clone())
+        });
+        Some(format!(
+            "only {}",
+            name.unwrap_or_else(|| format!("persona {id}"))
+        ))
+    };
     let used = token.used_at_ms.map_or("never used".to_owned(), |at_ms| {
         format!("last used {}", page::local_time(at_ms))
     });
@@ -125,7 +140,7 @@ fn Row(
         .expires_at_ms
         .map(|at_ms| format!("ends {}", page::local_time(at_ms)));
     view! {
-        <li><b>{token.name}</b><span class="tag">{scopes}</span>
+        <li><b>{token.name}</b><span class="tag">{scopes}</span><span class="agent">{bound}</span>
             <span class="quiet">"made "{page::local_time(token.created_at_ms)}", "{used}</span><span class="quiet">{ends}</span>
             <button type="button" class="plain" on:click=end>"End it"</button></li>
     }

@@ -1,0 +1,128 @@
+//! Every page as it looks: in light, in dark, on a phone. `target/screenshots` has them; what a program can judge is judged.
+
+use serde_json::{Value, json};
+
+use crate::chromium::{Chromium, Window};
+use crate::operator::with_password;
+use crate::served::Served;
+use crate::{can_run, question};
+
+/// What is wrong with the page that is shown, one line each.
+const AUDIT: &str = include_str!("audit.js");
+/// Until something is drawn, with the files in the browser's cache: half a second, of the page in the middle. One page may
+/// meet a busy machine.
+const PAINT_MS_MAX: f64 = 500.0;
+/// No page of all may wait for lines that other pages hold.
+const PAINT_MS_EVER: f64 = 20_000.0;
+const PAINTED: &str = "const p = performance.getEntriesByName('first-contentful-paint')[0]; return p ? p.startTime : null";
+
+/// Name, colours, size.
+const LOOKS: [(&str, bool, (u32, u32)); 3] = [
+    ("light", false, (1280, 900)),
+    ("dark", true, (1280, 900)),
+    ("phone", false, (390, 844)),
+];
+
+async fn window(dark: bool, size: (u32, u32)) -> Chromium {
+    let window = Chromium::open(Window {
+        dark,
+        size,
+        ..Window::default()
+    })
+    .await;
+    if size.0 < 500 {
+        // A window of a desk is never as narrow as a phone.
+        let phone =
+            json!({"width": size.0, "height": size.1, "deviceScaleFactor": 1, "mobile": true});
+        window
+            .devtools("Emulation.setDeviceMetricsOverride", phone)
+            .await;
+    }
+    window
+}
+
+async fn is_well(window: &Chromium, what: &str) {
+    let found = window.client.execute(AUDIT, vec![]).await;
+    assert_eq!(found.expect("the audit runs"), json!([]), "{what}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_page_is_in_order_in_light_dark_and_on_a_phone() {
+    if !can_run("screenshots of every page") {
+        return;
+    }
+    let served = Served::start(&[]);
+    let microphone = question();
+    let caller = Chromium::open(Window {
+        microphone: Some(&microphone),
+        ..Window::default()
+    })
+    .await;
+    let said = "const words = document.querySelector('.words p'); return words && words.innerText.length > 12 || null";
+    for call in 0..2 {
+        caller.goto(&served.page("/talk")).await;
+        caller.press("Call").await;
+        caller.sees("You are talking").await;
+        caller.until("words of the agent", said, json!(null)).await;
+        // The second call goes on: the pages show it.
+        if call == 0 {
+            caller.press("Hang up").await;
+            caller.sees("You hung up").await;
+        }
+    }
+    let pages = [
+        ("/", "first", "Welcome"),
+        ("/live", "live", "3 of 4 slots free"),
+        ("/talk", "talk", "Ready when you are"),
+        ("/personas", "personas", "Museum guide"),
+        ("/personas/1", "persona", "Version 1"),
+        ("/voices", "voices", "NATF0"),
+        ("/sessions", "sessions", "hung up"),
+        ("/sessions/1", "session", "What the agent said"),
+        ("/system", "system", "API tokens"),
+        ("/nothing-here", "nothing", "Nothing here"),
+    ];
+    let mut painted = Vec::new();
+    for (look, dark, size) in LOOKS {
+        let window = window(dark, size).await;
+        for (at, (path, name, text)) in pages.into_iter().enumerate() {
+            let what = format!("{name} {look}");
+            window.goto(&served.page(path)).await;
+            window.sees(text).await;
+            window.screenshot(&format!("{name}-{look}")).await;
+            is_well(&window, &what).await;
+            let errors = window.console_errors().await;
+            // The console notes that the page itself came with a 404.
+            let told = |line: &String| name == "nothing" && line.contains("404");
+            assert!(errors.iter().all(told), "{what}: {errors:?}");
+            let ms = window.until("a paint", PAINTED, Value::Null).await;
+            let ms = ms.as_f64().expect("a number");
+            assert!(ms < PAINT_MS_EVER, "{what}: {ms} ms");
+            // The first one filled the cache.
+            if at > 0 {
+                painted.push(ms);
+            }
+        }
+    }
+    painted.sort_by(f64::total_cmp);
+    let middle = painted[painted.len() / 2];
+    assert!(middle < PAINT_MS_MAX, "{painted:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_door_is_in_order_in_light_dark_and_on_a_phone() {
+    if !can_run("screenshots of the door") {
+        return;
+    }
+    let (served, _password) = with_password();
+    for (look, dark, size) in LOOKS {
+        let window = window(dark, size).await;
+        window.goto(&served.page("/live")).await;
+        window.sees("for its operator").await;
+        window.fill("Password", "not this one").await;
+        window.press("Sign in").await;
+        window.sees("this is not the password").await;
+        window.screenshot(&format!("sign-in-{look}")).await;
+        is_well(&window, look).await;
+    }
+}
