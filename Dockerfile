@@ -24,19 +24,17 @@ COPY --from=ui /src/ui/dist /ui
 RUN UI_DIST=/ui cargo build --release --locked && cp target/release/vivavoce /vivavoce
 
 FROM source AS server-cuda
-# Compute capability of the GPU without the dot: 80 is A100, 86 RTX 30, 89 RTX 40 and L4, 90 H100 and H200, 120 RTX 50.
-ARG CUDA_ARCH=90
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends python3-pip && rm -rf /var/lib/apt/lists/*
 COPY --from=ui /src/ui/dist /ui
-RUN UI_DIST=/ui .ci/cuda-build --arch "$CUDA_ARCH" && cp target/cuda/vivavoce /vivavoce
+RUN UI_DIST=/ui .ci/cuda --release && cp target/release/vivavoce /vivavoce
 
 FROM debian:bookworm-slim AS runtime-cpu
 
-# The driver comes from the host. Its libraries for matrices and random numbers are opened at run time.
+# The driver comes from the host. The library for matrix products is opened at run time.
 FROM nvidia/cuda:13.0.1-base-ubuntu24.04 AS runtime-cuda
 # hadolint ignore=DL3008
-RUN apt-get update && apt-get install -y --no-install-recommends libcublas-13-0 libcurand-13-0 && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends libcublas-13-0 && rm -rf /var/lib/apt/lists/*
 
 # hadolint ignore=DL3006
 FROM server-${VARIANT} AS server

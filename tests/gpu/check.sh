@@ -4,7 +4,7 @@
 #
 #   tests/gpu/check.sh [BINARY] [DEVICE]      [default: target/release/vivavoce cuda:0]
 #
-# Takes one binary built with the feature cuda (.ci/cuda-build) and this repository's fixtures; installs nothing.
+# Takes one binary built with the feature cuda (.ci/cuda --release) and this repository's fixtures; installs nothing.
 # Prints plain text to paste: a line for each step as it ends, then one table. Exit code 0: every check passed.
 # The most important steps come first, each has a limit, and all of them share one. Full outputs stay in $GPU_CHECK_OUT,
 # or in a folder that is named at the end.
@@ -17,7 +17,7 @@ reference=$here/../../server/engine/tests/fixtures/tiny2
 out=${GPU_CHECK_OUT:-$(mktemp -d)}
 whole_s=470
 
-[ -x "$binary" ] || { echo "check: no program at $binary; build one with .ci/cuda-build" >&2; exit 2; }
+[ -x "$binary" ] || { echo "check: no program at $binary; build one with .ci/cuda --release" >&2; exit 2; }
 [ -d "$reference/goldens" ] || { echo "check: no recorded outputs at $reference" >&2; exit 2; }
 mkdir -p "$out"
 

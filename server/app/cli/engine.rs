@@ -10,12 +10,13 @@ use anyhow::anyhow;
 use engine::backend::Backend;
 use engine::backend::KvDtype as RingDtype;
 use engine::config::ModelConfig;
-use engine::device::{self, DeviceError, Sizing, Target};
+#[cfg(not(feature = "cuda"))]
+use engine::device::DeviceError;
+use engine::device::{self, Sizing, Target};
 use engine::kernels::Dtype as WeightDtype;
 use engine::model::RingRule;
 use engine::native::Native;
 use engine::prepare::{CallMaker, DEMO_PERSONAS, TEACHER};
-use engine::tensor::TensorBackend;
 use engine::voice_model::{EngineOptions, Order as EngineOrder};
 use engine::weights::Checkpoint;
 use slots::engine::EngineError;
@@ -244,11 +245,14 @@ pub fn with_backend<W: WithBackend>(
     let threads = threads(config);
     Ok(match target {
         Target::Cpu => what.with(move || Ok(Native::new(dtype, kv_dtype, threads))),
-        Target::Cuda(_) => what.with(move || {
-            let failed = |error: DeviceError| EngineError {
+        #[cfg(feature = "cuda")]
+        Target::Cuda(number) => what.with(move || {
+            let gpu = device::open(number).map_err(|error| EngineError {
                 what: error.to_string(),
-            };
-            TensorBackend::new(device::open(target).map_err(failed)?, dtype, kv_dtype)
+            })?;
+            Ok(engine::cuda::Cuda::new(gpu, dtype, kv_dtype))
         }),
+        #[cfg(not(feature = "cuda"))]
+        Target::Cuda(_) => return Err(DeviceError::NotBuiltIn.into()),
     })
 }

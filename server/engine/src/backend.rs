@@ -194,6 +194,84 @@ pub struct Heads {
     pub rope_max_period: Option<f32>,
 }
 
+/// Stands for a token that a tick has chosen and that is still on the device: what `slot` of the board holds for the
+/// lane that reads it. Every other negative id stands for nothing.
+pub fn on_board(slot: usize) -> i32 {
+    ON_BOARD - slot as i32
+}
+
+/// The slot that `id` names, if it is one of [`on_board`].
+pub fn board_slot(id: i32) -> Option<usize> {
+    ON_BOARD
+        .checked_sub(id)
+        .and_then(|slot| usize::try_from(slot).ok())
+}
+
+/// The id of slot 0; the kernels know it.
+const ON_BOARD: i32 = -1_000;
+
+/// How a lane wants a token chosen; see [`crate::sampling`].
+#[derive(Clone, Copy, Debug)]
+pub struct Draw<'a> {
+    /// An idle lane chooses nothing.
+    pub active: bool,
+    /// Seed of the row.
+    pub seed: u64,
+    /// Position of the row.
+    pub position: u64,
+    /// 0 for text, 1 and up for the steps of the depformer.
+    pub stream: u32,
+    /// 0: the largest logit.
+    pub temperature: f32,
+    /// How many of the largest take part.
+    pub top_k: u32,
+    /// Holds back what is in `recent`; 1: nothing.
+    pub penalty: f32,
+    /// Tokens that were said.
+    pub recent: &'a [u32],
+    /// What goes on in place of the choice; may be [`on_board`].
+    pub forced: Option<i32>,
+}
+
+/// What a tick has chosen, by slot of the board and lane.
+#[derive(Clone, Debug, Default)]
+pub struct Board {
+    /// Lanes of a slot.
+    pub lanes: usize,
+    /// `[slots, 3, lanes]`: what went on, what was chosen, whether that was impossible.
+    pub values: Vec<i32>,
+}
+
+impl Board {
+    /// Values of a lane: see [`Board::values`].
+    pub const PLANES: usize = 3;
+
+    /// What went on: the choice, or what was forced.
+    pub fn token(&self, slot: usize, lane: usize) -> i32 {
+        self.at(slot, 0, lane)
+    }
+
+    /// What was chosen.
+    pub fn chosen(&self, slot: usize, lane: usize) -> i32 {
+        self.at(slot, 1, lane)
+    }
+
+    /// Whether the logits were no numbers to choose from.
+    pub fn is_fault(&self, slot: usize, lane: usize) -> bool {
+        self.at(slot, 2, lane) != 0
+    }
+
+    fn at(&self, slot: usize, plane: usize, lane: usize) -> i32 {
+        self.values[(slot * Self::PLANES + plane) * self.lanes + lane]
+    }
+}
+
+fn not_deferred() -> Done {
+    Err(EngineError {
+        what: "this backend keeps no tokens on its device".into(),
+    })
+}
+
 /// The operations of one tick. State that outlives a call (rings, carries) is per row of the batch; an operation moves
 /// the state of active lanes only, and what a lane gets depends on that lane alone, to the bit.
 pub trait Backend: Sized + Send + 'static {
@@ -220,6 +298,40 @@ pub trait Backend: Sized + Send + 'static {
 
     /// Whether lanes are all rows of the batch (see [`Lanes`]).
     fn padded(&self) -> bool;
+    /// Whether tokens that a tick chooses stay on the device until the tick ends, so that nothing waits in between. Such
+    /// a backend pads, and has the operations from [`Backend::begin_tick`] to [`Backend::read_board`].
+    fn deferred(&self) -> bool {
+        false
+    }
+    /// From here to [`Backend::end_tick`] the same operations are expected every time, and may be put off.
+    fn begin_tick(&mut self) -> Done {
+        not_deferred()
+    }
+    /// Carries out what was put off.
+    fn end_tick(&mut self) -> Done {
+        not_deferred()
+    }
+    /// Which lanes take part in the convolutions that follow.
+    fn set_lanes(&mut self, _lanes: &Lanes) -> Done {
+        Ok(())
+    }
+    /// As [`Backend::quantize`]; the codes go to a slot of the board.
+    fn quantize_to(
+        &mut self,
+        _book: &Self::Codebook,
+        _residual: &mut Self::Buf,
+        _slot: usize,
+    ) -> Done {
+        not_deferred()
+    }
+    /// Chooses a token of each lane from `logits` `[lanes, count]`; they go to a slot of the board.
+    fn choose_to(&mut self, _draws: &[Draw<'_>], _logits: &Self::Buf, _slot: usize) -> Done {
+        not_deferred()
+    }
+    /// What the board holds.
+    fn read_board(&mut self, _board: &mut Board) -> Done {
+        not_deferred()
+    }
     /// One line for logs: device and storage type.
     fn describe(&self) -> String;
     /// Waits until everything asked so far is done; for clocks and checks.
@@ -309,7 +421,7 @@ pub trait Backend: Sized + Send + 'static {
     fn download(&mut self, buf: &Self::Buf, out: &mut Vec<f32>) -> Done;
 
     /// `out[i] = sum over tables k of tables[k][ids[i][k]]`, in the order of the tables; id -1 adds nothing.
-    /// `ids` is `[n, tables]`.
+    /// `ids` is `[n, tables]`; with [`Backend::deferred`] they may be [`on_board`].
     fn embed_sum(&mut self, tables: &[&Self::Table], ids: &[i32], out: &mut Self::Buf) -> Done;
     /// `inout[i] += table[ids[i]]`.
     fn embed_add(&mut self, table: &Self::Table, ids: &[i32], inout: &mut Self::Buf) -> Done;

@@ -58,6 +58,11 @@ impl RowSampler {
         &self.sampling
     }
 
+    /// Text tokens that were said within the penalty's context, in no order.
+    pub fn recent(&self) -> &[u32] {
+        &self.recent[..self.recent_len]
+    }
+
     /// Chooses the text token of `position` from `logits`, one a text id.
     ///
     /// # Errors

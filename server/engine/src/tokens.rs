@@ -12,6 +12,7 @@
 
 use arrayvec::ArrayVec;
 
+use crate::backend::board_slot;
 use crate::config::{CODES_MAX, ModelConfig, RING_COLUMNS_MAX, STREAMS_MAX};
 use crate::voices::VoiceBundle;
 
@@ -86,6 +87,20 @@ pub struct OutOfOrder {
 }
 
 impl Call {
+    /// The token that is given for a stream, if one is; it may be on the board of a device.
+    pub fn forced(&self, stream: usize) -> Option<i32> {
+        Some(self.targets[stream]).filter(|&token| token != FREE)
+    }
+
+    /// As [`Staging::resolve`].
+    pub fn resolve(&mut self, token: impl Fn(usize) -> i32) {
+        for cell in self.input.iter_mut().chain(&mut self.targets) {
+            if let Some(slot) = board_slot(*cell) {
+                *cell = token(slot);
+            }
+        }
+    }
+
     /// The text token that is given, if one is.
     pub fn text_target(&self) -> Option<u32> {
         u32::try_from(self.targets[0]).ok()
@@ -161,13 +176,21 @@ impl Staging {
     /// # Errors
     /// [`OutOfOrder`]: the frame of the coming call is there already.
     pub fn give_user(&mut self, codes: &[u32]) -> Result<(), OutOfOrder> {
+        self.give_user_tokens(codes.iter().map(|&code| code as i32))
+    }
+
+    /// As [`Staging::give_user`] of tokens that may still be on the board of a device; see [`Staging::resolve`].
+    ///
+    /// # Errors
+    /// As [`Staging::give_user`].
+    pub fn give_user_tokens(&mut self, codes: impl Iterator<Item = i32>) -> Result<(), OutOfOrder> {
         if self.next_user > self.calls {
             return Err(self.out_of_order());
         }
         let position = self.next_user;
-        for (index, &code) in codes.iter().enumerate().take(self.rules.codes) {
+        for (index, code) in codes.enumerate().take(self.rules.codes) {
             let stream = 1 + self.rules.codes + index;
-            self.give(stream, position + self.rules.delays[stream], code as i32);
+            self.give(stream, position + self.rules.delays[stream], code);
         }
         self.next_user += 1;
         Ok(())
@@ -210,18 +233,38 @@ impl Staging {
     /// Ends a call with what the model chose: a text token, and a code for each depformer step that was run (the
     /// agent's first). What was given is kept. Gives the frame that is complete now.
     pub fn end_call(&mut self, text: u32, codes: &[u32]) -> OutFrame {
+        self.end_call_tokens(text as i32, codes.iter().map(|&code| code as i32));
+        match self.out_tokens() {
+            Some((text, codes)) => OutFrame::Frame {
+                text: text as u32,
+                codes: codes.iter().map(|&code| code as u32).collect(),
+            },
+            None => OutFrame::WarmingUp,
+        }
+    }
+
+    /// As [`Staging::end_call`] with tokens that may still be on the board of a device; see [`Staging::resolve`].
+    pub fn end_call_tokens(&mut self, text: i32, codes: impl Iterator<Item = i32>) {
         let (fed, predicted) = (self.column(self.calls - 1), self.column(self.calls));
-        let chosen = std::iter::once(&text).chain(codes);
-        for (stream, &token) in (0..self.streams()).zip(chosen) {
+        let chosen = std::iter::once(text).chain(codes);
+        for (stream, token) in (0..self.streams()).zip(chosen) {
             if !self.given[stream][predicted] {
-                self.ring[stream][predicted] = token as i32;
+                self.ring[stream][predicted] = token;
             }
         }
         for given in &mut self.given {
             given[fed] = false;
         }
         self.calls += 1;
-        self.out_frame()
+    }
+
+    /// Puts tokens in the place of those that were on the board of a device.
+    pub fn resolve(&mut self, token: impl Fn(usize) -> i32) {
+        for cell in self.ring.iter_mut().flatten() {
+            if let Some(slot) = board_slot(*cell) {
+                *cell = token(slot);
+            }
+        }
     }
 
     /// Takes the place of the calls that recorded `voice`: the row stands after its last frame.
@@ -267,25 +310,22 @@ impl Staging {
         row
     }
 
-    fn out_frame(&self) -> OutFrame {
+    /// Text token and agent's codes of the frame that the last call completed; `None` while there is none that can be
+    /// decoded. Tokens on the board count as in range.
+    pub fn out_tokens(&self) -> Option<(i32, ArrayVec<i32, CODES_MAX>)> {
         // The call that just ended has number `calls - 1`; up to the largest delay there is no whole frame.
         if self.calls <= 1 + self.rules.delay_max {
-            return OutFrame::WarmingUp;
+            return None;
         }
         let row = self.out_row();
-        let in_range = |token: i32, limit: i32| (0..limit).contains(&token);
+        let in_range =
+            |token: i32, limit: i32| (0..limit).contains(&token) || board_slot(token).is_some();
         let codes = &row[1..=self.rules.codes];
-        if !in_range(row[0], self.rules.text_initial)
-            || !codes
+        let is_whole = in_range(row[0], self.rules.text_initial)
+            && codes
                 .iter()
-                .all(|&code| in_range(code, self.rules.audio_initial))
-        {
-            return OutFrame::WarmingUp;
-        }
-        OutFrame::Frame {
-            text: row[0] as u32,
-            codes: codes.iter().map(|&code| code as u32).collect(),
-        }
+                .all(|&code| in_range(code, self.rules.audio_initial));
+        is_whole.then(|| (row[0], codes.iter().copied().collect()))
     }
 
     fn give(&mut self, stream: usize, position: u64, token: i32) {

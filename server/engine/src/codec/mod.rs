@@ -15,7 +15,7 @@ use crate::backend::{Backend, ConvShape, ConvTrShape, Done, Lanes};
 use crate::config::{MimiConfig, ModelConfig};
 use crate::model::{BuildError, Loader, RingRule};
 
-use quantizer::Quantizer;
+use quantizer::{CodesTo, Quantizer};
 use seanet::Sequence;
 use transformer::CodecTransformer;
 
@@ -75,6 +75,7 @@ pub struct Codec<B: Backend> {
     decoder: Sequence<B>,
     x: B::Buf,
     y: B::Buf,
+    ids: Vec<i32>,
 }
 
 impl<B: Backend> Codec<B> {
@@ -124,6 +125,7 @@ impl<B: Backend> Codec<B> {
             config: mimi,
             x: B::Buf::default(),
             y: B::Buf::default(),
+            ids: Vec::new(),
         })
     }
 
@@ -163,6 +165,33 @@ impl<B: Backend> Codec<B> {
         codes: &mut Vec<u32>,
         tap: Tap<'_, B>,
     ) -> Done {
+        self.encode_into(backend, lanes, pcm, CodesTo::Host(codes), tap)
+    }
+
+    /// As [`Codec::encode`]; code `n` goes to slot `first + n` of the board.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn encode_to_board(
+        &mut self,
+        backend: &mut B,
+        lanes: &Lanes,
+        pcm: &[f32],
+        first: usize,
+    ) -> Done {
+        let codes = CodesTo::Board(first);
+        self.encode_into(backend, lanes, pcm, codes, &mut |_, _, _| Ok(()))
+    }
+
+    fn encode_into(
+        &mut self,
+        backend: &mut B,
+        lanes: &Lanes,
+        pcm: &[f32],
+        codes: CodesTo<'_>,
+        tap: Tap<'_, B>,
+    ) -> Done {
+        backend.set_lanes(lanes)?;
         backend.upload(pcm, self.config.channels, &mut self.x)?;
         self.encoder.forward(
             backend,
@@ -198,6 +227,28 @@ impl<B: Backend> Codec<B> {
         if let Some(&code) = codes.iter().find(|&&code| code as usize >= bins) {
             return Err(CodecError::CodeOutOfRange { code, bins });
         }
+        self.ids.clear();
+        self.ids.extend(codes.iter().map(|&code| code as i32));
+        let ids = std::mem::take(&mut self.ids);
+        let done = self.decode_ids(backend, lanes, &ids, tap);
+        self.ids = ids;
+        done?;
+        Ok(backend.download(&self.x, pcm)?)
+    }
+
+    /// As [`Codec::decode`] of codes that are in range or on the board; the samples stay where they are, see
+    /// [`Codec::pcm`].
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn decode_ids(
+        &mut self,
+        backend: &mut B,
+        lanes: &Lanes,
+        codes: &[i32],
+        tap: Tap<'_, B>,
+    ) -> Done {
+        backend.set_lanes(lanes)?;
         self.quantizer.decode(backend, codes, &mut self.y)?;
         tap(backend, CodecTap::DecoderLatent, &self.y)?;
         let (conv, carry) = &mut self.upsample;
@@ -212,7 +263,11 @@ impl<B: Backend> Codec<B> {
             &mut self.x,
             &mut self.y,
             &mut |b, entry, x| tap(b, CodecTap::DecoderEntry(entry), x),
-        )?;
-        Ok(backend.download(&self.x, pcm)?)
+        )
+    }
+
+    /// What was decoded last, `[lanes, frame_size]`.
+    pub fn pcm(&self) -> &B::Buf {
+        &self.x
     }
 }

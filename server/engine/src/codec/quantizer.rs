@@ -6,6 +6,14 @@ use crate::model::{BuildError, Loader};
 
 use super::{CodecTap, Tap};
 
+/// Where codes go.
+pub(super) enum CodesTo<'a> {
+    /// `[lanes, codes]`.
+    Host(&'a mut Vec<u32>),
+    /// To slots of the board from this one on, one for each code.
+    Board(usize),
+}
+
 pub(super) struct Quantizer<B: Backend> {
     halves: [Half<B>; 2],
     ids: Vec<i32>,
@@ -68,12 +76,12 @@ impl<B: Backend> Quantizer<B> {
         self.halves.iter().map(|half| half.books.len()).sum()
     }
 
-    /// `latent` is `[lanes, dimension]`; `codes` becomes `[lanes, codes]`.
+    /// `latent` is `[lanes, dimension]`.
     pub(super) fn encode(
         &mut self,
         backend: &mut B,
         latent: &B::Buf,
-        codes: &mut Vec<u32>,
+        mut codes: CodesTo<'_>,
         tap: Tap<'_, B>,
     ) -> Done {
         let n_codes = self.codes();
@@ -82,10 +90,17 @@ impl<B: Backend> Quantizer<B> {
             backend.linear(&half.input_proj, latent, &mut self.residual)?;
             tap(backend, half.tap, &self.residual)?;
             for book in &half.books {
-                backend.quantize(book, &mut self.residual, &mut self.layer_codes)?;
-                codes.resize(self.layer_codes.len() * n_codes, 0);
-                for (lane, &code) in self.layer_codes.iter().enumerate() {
-                    codes[lane * n_codes + index] = code;
+                match &mut codes {
+                    CodesTo::Host(codes) => {
+                        backend.quantize(book, &mut self.residual, &mut self.layer_codes)?;
+                        codes.resize(self.layer_codes.len() * n_codes, 0);
+                        for (lane, &code) in self.layer_codes.iter().enumerate() {
+                            codes[lane * n_codes + index] = code;
+                        }
+                    }
+                    CodesTo::Board(first) => {
+                        backend.quantize_to(book, &mut self.residual, *first + index)?;
+                    }
                 }
                 index += 1;
             }
@@ -93,19 +108,16 @@ impl<B: Backend> Quantizer<B> {
         Ok(())
     }
 
-    /// `codes` is `[lanes, codes]`, all in range; `latent` becomes `[lanes, dimension]`.
-    pub(super) fn decode(&mut self, backend: &mut B, codes: &[u32], latent: &mut B::Buf) -> Done {
+    /// `codes` is `[lanes, codes]`, all in range or on the board; `latent` becomes `[lanes, dimension]`.
+    pub(super) fn decode(&mut self, backend: &mut B, codes: &[i32], latent: &mut B::Buf) -> Done {
         let n_codes = self.codes();
         let mut index = 0;
         for half in self.halves.iter().filter(|half| !half.entries.is_empty()) {
             let tables: Vec<&B::Table> = half.entries.iter().collect();
             self.ids.clear();
             for codes in codes.chunks_exact(n_codes) {
-                self.ids.extend(
-                    codes[index..index + tables.len()]
-                        .iter()
-                        .map(|&code| code as i32),
-                );
+                self.ids
+                    .extend_from_slice(&codes[index..index + tables.len()]);
             }
             backend.embed_sum(&tables, &self.ids, &mut self.sum)?;
             if index == 0 {

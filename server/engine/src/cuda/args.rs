@@ -122,7 +122,8 @@ arguments! {
 arguments! {
     /// See `pointwise.cu`.
     EmbedArgs {
-        out: Address, ids: Address, tables: Address, table_count: i32, dim: i32, add: i32, pad: i32,
+        out: Address, ids: Address, tables: Address, board: Address, table_count: i32, dim: i32,
+        add: i32, lanes: i32,
     }
 }
 arguments! {
@@ -187,7 +188,7 @@ arguments! {
     /// See `sample.cu`.
     SampleArgs {
         logits: Address, draws: Address, recent: Address, recent_count: Address, chosen: Address,
-        fed: Address, faults: Address, count: i32, pad: i32,
+        fed: Address, faults: Address, board: Address, count: i32, lanes: i32,
     }
 }
 

@@ -6,56 +6,66 @@ use slots::engine::EngineError;
 
 use crate::backend::KvDtype;
 use crate::backend::{
-    Backend, ConvShape, ConvTrShape, Data, Done, Heads, Lanes, Query, WriteOrder,
+    Backend, Board, ConvShape, ConvTrShape, Data, Done, Draw, Heads, Lanes, Query, WriteOrder,
+    board_slot,
 };
 use crate::kernels::Dtype;
 
 use super::args::{
     Address, EachArgs, EightBitArgs, EmbedArgs, FinishArgs, GateArgs, Kernel, NearestArgs,
-    NormArgs, RoundArgs, TableRef,
+    NormArgs, RoundArgs, SampleArgs, TableRef,
 };
-use super::buffers::{Buf, Codebook, Feed, Numbers, Table, Vector, Weight, blocks, run, stored};
+use super::buffers::{Buf, Codebook, Numbers, Table, Vector, Weight, blocks, run, stored};
 use super::convolve::{Carry, Conv, ConvTr};
-use super::machine::{Machine, Product};
+use super::machine::{Machine, Pieces, Product};
 use super::queries::Queries;
 use super::ring::{self, Ring, RingPart, Splits};
+use super::sample;
+use super::tape::{Tape, TapeCounts};
 
+/// Slots of the board: a frame's codes of the caller, the text, the codes of the agent, and those of all steps.
+const BOARD_SLOTS: usize = 64;
 /// Lanes that one block of the 8-bit product computes. Source: `product.cu`.
 const EIGHT_BIT_LANES: usize = 8;
 
 /// The network on kernels of our own, on a machine that runs them.
 pub struct Cuda<M: Machine> {
-    pub(super) machine: M,
+    pub(super) machine: Tape<M>,
     dtype: Dtype,
     kv_dtype: KvDtype,
-    feed: Feed<M>,
+    /// `[slots, planes, lanes]`.
+    board: Buf<Tape<M>>,
+    board_lanes: usize,
+    draws: sample::Scratch,
     queries: Queries<M>,
-    splits: Splits<M>,
+    splits: Splits<Tape<M>>,
     /// Lists of tables, as kernels find them.
     tables: Vec<(Vec<Address>, M::Memory)>,
     /// Which lanes took part last, and where the machine has it.
-    mask: (Vec<bool>, Buf<M>),
+    mask: (Vec<bool>, Address),
     /// Inputs of a product, rounded.
-    rounded: Buf<M>,
+    rounded: Buf<Tape<M>>,
     /// A product that is still to be added or scaled.
-    raw: Buf<M>,
-    pub(super) window_buf: Buf<M>,
-    scores: Buf<M>,
-    codes: Buf<M>,
+    raw: Buf<Tape<M>>,
+    pub(super) window_buf: Buf<Tape<M>>,
+    scores: Buf<Tape<M>>,
+    codes: Buf<Tape<M>>,
 }
 
 impl<M: Machine> Cuda<M> {
     /// The transformers' matrices kept as `dtype`, their keys and values as `kv_dtype`; the codec is f32.
     pub fn new(machine: M, dtype: Dtype, kv_dtype: KvDtype) -> Self {
         Self {
-            machine,
+            machine: Tape::new(machine),
             dtype,
             kv_dtype,
-            feed: Feed::new(),
+            board: Buf::default(),
+            board_lanes: 0,
+            draws: sample::Scratch::default(),
             queries: Queries::new(),
             splits: Splits::default(),
             tables: Vec::new(),
-            mask: (Vec::new(), Buf::default()),
+            mask: (Vec::new(), 0),
             rounded: Buf::default(),
             raw: Buf::default(),
             window_buf: Buf::default(),
@@ -64,15 +74,26 @@ impl<M: Machine> Cuda<M> {
         }
     }
 
+    /// Launches every operation by itself from now on.
+    pub fn without_graph(mut self) -> Self {
+        self.machine.never_record();
+        self
+    }
+
+    /// What became of the ticks so far.
+    pub fn ticks(&self) -> TapeCounts {
+        self.machine.counts()
+    }
+
     /// `y = [y +] scale ⊙ (x Wᵀ) + bias`.
     pub(super) fn product(
         &mut self,
-        w: &Weight<M>,
-        x: &Buf<M>,
-        scale: Option<&Vector<M>>,
-        bias: Option<&Vector<M>>,
+        w: &Weight<Tape<M>>,
+        x: &Buf<Tape<M>>,
+        scale: Option<&Vector<Tape<M>>>,
+        bias: Option<&Vector<Tape<M>>>,
         add: bool,
-        y: &mut Buf<M>,
+        y: &mut Buf<Tape<M>>,
     ) -> Done {
         let lanes = x.len() / w.cols;
         let count = lanes * w.rows;
@@ -114,7 +135,13 @@ impl<M: Machine> Cuda<M> {
         run(&mut self.machine, Kernel::Finish, [blocks(count), 1], &args)
     }
 
-    fn raw_product(&mut self, w: &Weight<M>, x: &Buf<M>, lanes: usize, y: Address) -> Done {
+    fn raw_product(
+        &mut self,
+        w: &Weight<Tape<M>>,
+        x: &Buf<Tape<M>>,
+        lanes: usize,
+        y: Address,
+    ) -> Done {
         let (outputs, inputs) = (w.rows, w.cols);
         let product = |weights: &M::Memory, x, half| Product {
             weights: M::address(weights),
@@ -167,24 +194,79 @@ impl<M: Machine> Cuda<M> {
     }
 
     /// Where the machine has which lanes take part.
-    pub(super) fn mask(&mut self, active: &[bool]) -> Result<Address, EngineError> {
-        if self.mask.0 != active {
-            let bytes: Vec<i32> = active.iter().map(|&active| active.into()).collect();
-            self.mask
-                .1
-                .put(&mut self.machine, bytemuck::cast_slice(&bytes))?;
-            self.mask.0 = active.to_vec();
+    pub(super) fn mask(&mut self, lanes: &Lanes) -> Result<Address, EngineError> {
+        if self.mask.0 != lanes.active {
+            self.set_lanes(lanes)?;
         }
-        Ok(self.mask.1.address())
+        Ok(self.mask.1)
     }
 
-    fn embed(&mut self, tables: &[&Table<M>], ids: &[i32], out: &mut Buf<M>, add: bool) -> Done {
+    /// Where the board has a slot for `lanes` lanes.
+    fn board_slot(&mut self, slot: usize, lanes: usize) -> Result<Address, EngineError> {
+        if slot >= BOARD_SLOTS {
+            return Err(EngineError {
+                what: format!("the board has {BOARD_SLOTS} slots, not {}", slot + 1),
+            });
+        }
+        if self.board_lanes != lanes {
+            let count = BOARD_SLOTS * Board::PLANES * lanes;
+            self.board.resize(&mut self.machine, count)?;
+            self.board_lanes = lanes;
+        }
+        Ok(self.board.address() + (4 * slot * Board::PLANES * lanes) as Address)
+    }
+
+    /// Scores of all entries; the nearest one's index goes to `codes`.
+    fn nearest(
+        &mut self,
+        book: &Codebook<Tape<M>>,
+        residual: &mut Buf<Tape<M>>,
+        codes: Address,
+    ) -> Done {
+        let n = residual.len() / book.dim;
+        self.scores.resize(&mut self.machine, n * book.codes)?;
+        self.machine.product(Product {
+            weights: M::address(&book.entries),
+            x: residual.address(),
+            y: self.scores.address(),
+            lanes: n,
+            outputs: book.codes,
+            inputs: book.dim,
+            half: false,
+        })?;
+        let args = NearestArgs {
+            scores: self.scores.address(),
+            bias: M::address(&book.bias),
+            entries: M::address(&book.entries),
+            residual: residual.address(),
+            codes,
+            count: book.codes as i32,
+            dim: book.dim as i32,
+        };
+        run(&mut self.machine, Kernel::Nearest, [n as u32, 1], &args)
+    }
+
+    fn embed(
+        &mut self,
+        tables: &[&Table<Tape<M>>],
+        ids: &[i32],
+        out: &mut Buf<Tape<M>>,
+        add: bool,
+    ) -> Done {
         let dim = tables[0].dim;
         for ids in ids.chunks_exact(tables.len()) {
             let beyond = ids
                 .iter()
                 .zip(tables)
                 .find(|(id, table)| **id >= table.rows as i32);
+            let unwritten = ids.iter().any(|&id| {
+                board_slot(id).is_some_and(|slot| slot >= BOARD_SLOTS || self.board_lanes == 0)
+            });
+            if unwritten {
+                return Err(EngineError {
+                    what: format!("{ids:?} names what the board does not have"),
+                });
+            }
             if let Some((id, table)) = beyond {
                 return Err(EngineError {
                     what: format!("id {id} is out of range, the table has {}", table.rows),
@@ -218,26 +300,36 @@ impl<M: Machine> Cuda<M> {
         }
         let args = EmbedArgs {
             out: out.address(),
-            ids: self
-                .feed
-                .put(&mut self.machine, bytemuck::cast_slice(ids))?,
+            ids: self.machine.control(bytemuck::cast_slice(ids))?,
             tables: list,
+            board: self.board.address(),
             table_count: tables.len() as i32,
             dim: dim as i32,
             add: add.into(),
-            pad: 0,
+            lanes: self.board_lanes as i32,
         };
         let grid = [blocks(dim), n as u32];
         run(&mut self.machine, Kernel::Embed, grid, &args)
     }
 
+    fn copy_bytes(&mut self, from: Address, to: Address, bytes: usize) -> Done {
+        self.machine.copy(Pieces {
+            from,
+            from_stride: bytes,
+            to,
+            to_stride: bytes,
+            bytes,
+            count: 1,
+        })
+    }
+
     fn norm(
         &mut self,
         kernel: Kernel,
-        x: &Buf<M>,
-        (weight, bias): (&Vector<M>, Option<&Vector<M>>),
+        x: &Buf<Tape<M>>,
+        (weight, bias): (&Vector<Tape<M>>, Option<&Vector<Tape<M>>>),
         eps: f32,
-        y: &mut Buf<M>,
+        y: &mut Buf<Tape<M>>,
     ) -> Done {
         y.resize(&mut self.machine, x.len())?;
         let args = NormArgs {
@@ -252,7 +344,7 @@ impl<M: Machine> Cuda<M> {
         run(&mut self.machine, kernel, [vectors, 1], &args)
     }
 
-    fn each(&mut self, kernel: Kernel, from: Address, to: &Buf<M>) -> Done {
+    fn each(&mut self, kernel: Kernel, from: Address, to: &Buf<Tape<M>>) -> Done {
         let args = EachArgs {
             from,
             to: to.address(),
@@ -263,24 +355,93 @@ impl<M: Machine> Cuda<M> {
 }
 
 impl<M: Machine> Backend for Cuda<M> {
-    type Buf = Buf<M>;
-    type Weight = Weight<M>;
-    type Vector = Vector<M>;
-    type Table = Table<M>;
-    type Ring = Ring<M>;
-    type RingPart = RingPart<M>;
-    type Conv = Conv<M>;
-    type ConvTr = ConvTr<M>;
-    type Carry = Carry<M>;
-    type Codebook = Codebook<M>;
+    type Buf = Buf<Tape<M>>;
+    type Weight = Weight<Tape<M>>;
+    type Vector = Vector<Tape<M>>;
+    type Table = Table<Tape<M>>;
+    type Ring = Ring<Tape<M>>;
+    type RingPart = RingPart<Tape<M>>;
+    type Conv = Conv<Tape<M>>;
+    type ConvTr = ConvTr<Tape<M>>;
+    type Carry = Carry<Tape<M>>;
+    type Codebook = Codebook<Tape<M>>;
 
     fn padded(&self) -> bool {
         true
     }
 
+    fn deferred(&self) -> bool {
+        true
+    }
+
+    fn begin_tick(&mut self) -> Done {
+        self.queries.begin_tick();
+        // Small inputs of the tick before are gone.
+        self.mask.0.clear();
+        self.machine.begin_tick()
+    }
+
+    fn end_tick(&mut self) -> Done {
+        self.queries.end_tick();
+        self.mask.0.clear();
+        self.machine.end_tick()
+    }
+
+    fn set_lanes(&mut self, lanes: &Lanes) -> Done {
+        let active: Vec<i32> = lanes.active.iter().map(|&active| active.into()).collect();
+        self.mask.1 = self.machine.control(bytemuck::cast_slice(&active))?;
+        self.mask.0.clone_from(&lanes.active);
+        Ok(())
+    }
+
+    fn quantize_to(
+        &mut self,
+        book: &Codebook<Tape<M>>,
+        residual: &mut Buf<Tape<M>>,
+        slot: usize,
+    ) -> Done {
+        let codes = self.board_slot(slot, residual.len() / book.dim)?;
+        self.nearest(book, residual, codes)
+    }
+
+    fn choose_to(&mut self, draws: &[Draw<'_>], logits: &Buf<Tape<M>>, slot: usize) -> Done {
+        let lanes = draws.len();
+        let to = self.board_slot(slot, lanes)?;
+        let plane = (4 * lanes) as Address;
+        let args = sample::place(&mut self.machine, &mut self.draws, draws, logits)?;
+        let args = SampleArgs {
+            fed: to,
+            chosen: to + plane,
+            faults: to + 2 * plane,
+            board: self.board.address(),
+            ..args
+        };
+        run(&mut self.machine, Kernel::Sample, [lanes as u32, 1], &args)
+    }
+
+    fn read_board(&mut self, board: &mut Board) -> Done {
+        board.lanes = self.board_lanes;
+        board.values.clear();
+        board.values.resize(self.board.len(), 0);
+        if self.board.len() == 0 {
+            return Ok(());
+        }
+        self.machine.read(
+            self.board.address(),
+            bytemuck::cast_slice_mut(&mut board.values),
+        )
+    }
+
     fn describe(&self) -> String {
         let machine = self.machine.describe();
-        format!("{machine}, weights {}, kv {}", self.dtype, self.kv_dtype)
+        let ticks = match self.machine.is_recorded() {
+            true => ", a tick is one graph",
+            false => "",
+        };
+        format!(
+            "{machine}, weights {}, kv {}{ticks}",
+            self.dtype, self.kv_dtype
+        )
     }
 
     fn synchronize(&mut self) -> Done {
@@ -292,7 +453,7 @@ impl<M: Machine> Backend for Cuda<M> {
         rows: usize,
         cols: usize,
         data: Data<'_>,
-    ) -> Result<Weight<M>, EngineError> {
+    ) -> Result<Weight<Tape<M>>, EngineError> {
         Weight::new(&mut self.machine, self.dtype, (rows, cols), &data)
     }
 
@@ -301,15 +462,20 @@ impl<M: Machine> Backend for Cuda<M> {
         rows: usize,
         cols: usize,
         data: Data<'_>,
-    ) -> Result<Weight<M>, EngineError> {
+    ) -> Result<Weight<Tape<M>>, EngineError> {
         Weight::new(&mut self.machine, Dtype::F32, (rows, cols), &data)
     }
 
-    fn vector(&mut self, data: &[f32]) -> Result<Vector<M>, EngineError> {
+    fn vector(&mut self, data: &[f32]) -> Result<Vector<Tape<M>>, EngineError> {
         Vector::new(&mut self.machine, data)
     }
 
-    fn table(&mut self, rows: usize, dim: usize, data: Data<'_>) -> Result<Table<M>, EngineError> {
+    fn table(
+        &mut self,
+        rows: usize,
+        dim: usize,
+        data: Data<'_>,
+    ) -> Result<Table<Tape<M>>, EngineError> {
         let half = matches!(data, Data::Bf16(_)) || self.dtype == Dtype::Bf16;
         Table::new(&mut self.machine, (rows, dim), &data, half)
     }
@@ -319,7 +485,7 @@ impl<M: Machine> Backend for Cuda<M> {
         rows: usize,
         dim: usize,
         data: Data<'_>,
-    ) -> Result<Table<M>, EngineError> {
+    ) -> Result<Table<Tape<M>>, EngineError> {
         Table::new(&mut self.machine, (rows, dim), &data, false)
     }
 
@@ -328,7 +494,7 @@ impl<M: Machine> Backend for Cuda<M> {
         shape: ConvShape,
         weight: &[f32],
         bias: Option<&[f32]>,
-    ) -> Result<Conv<M>, EngineError> {
+    ) -> Result<Conv<Tape<M>>, EngineError> {
         Conv::new(&mut self.machine, shape, weight, bias)
     }
 
@@ -337,7 +503,7 @@ impl<M: Machine> Backend for Cuda<M> {
         shape: ConvTrShape,
         weight: &[f32],
         bias: Option<&[f32]>,
-    ) -> Result<ConvTr<M>, EngineError> {
+    ) -> Result<ConvTr<Tape<M>>, EngineError> {
         ConvTr::new(&mut self.machine, shape, weight, bias)
     }
 
@@ -346,7 +512,7 @@ impl<M: Machine> Backend for Cuda<M> {
         codes: usize,
         dim: usize,
         entries: &[f32],
-    ) -> Result<Codebook<M>, EngineError> {
+    ) -> Result<Codebook<Tape<M>>, EngineError> {
         Codebook::new(&mut self.machine, codes, dim, entries)
     }
 
@@ -356,29 +522,34 @@ impl<M: Machine> Backend for Cuda<M> {
         heads: Heads,
         cells: usize,
         codec: bool,
-    ) -> Result<Ring<M>, EngineError> {
+    ) -> Result<Ring<Tape<M>>, EngineError> {
         let kept = if codec { KvDtype::F32 } else { self.kv_dtype };
         Ring::new(&mut self.machine, rows, heads, cells, kept)
     }
 
     fn ring_save(
         &mut self,
-        ring: &Ring<M>,
+        ring: &Ring<Tape<M>>,
         row: usize,
         cells: Range<usize>,
-    ) -> Result<RingPart<M>, EngineError> {
+    ) -> Result<RingPart<Tape<M>>, EngineError> {
         ring.save(&mut self.machine, row, cells)
     }
 
-    fn ring_load(&mut self, ring: &mut Ring<M>, row: usize, part: &RingPart<M>) -> Done {
+    fn ring_load(
+        &mut self,
+        ring: &mut Ring<Tape<M>>,
+        row: usize,
+        part: &RingPart<Tape<M>>,
+    ) -> Done {
         ring.load(&mut self.machine, row, part)
     }
 
-    fn ring_part_bytes(part: &RingPart<M>) -> usize {
+    fn ring_part_bytes(part: &RingPart<Tape<M>>) -> usize {
         part.bytes()
     }
 
-    fn carry(&mut self, rows: usize, conv: &Conv<M>) -> Result<Carry<M>, EngineError> {
+    fn carry(&mut self, rows: usize, conv: &Conv<Tape<M>>) -> Result<Carry<Tape<M>>, EngineError> {
         let ConvShape {
             channels_in,
             replicate,
@@ -388,19 +559,25 @@ impl<M: Machine> Backend for Cuda<M> {
         Carry::new(&mut self.machine, rows, columns, channels_in, replicate)
     }
 
-    fn carry_tr(&mut self, rows: usize, conv: &ConvTr<M>) -> Result<Carry<M>, EngineError> {
+    fn carry_tr(
+        &mut self,
+        rows: usize,
+        conv: &ConvTr<Tape<M>>,
+    ) -> Result<Carry<Tape<M>>, EngineError> {
         Carry::new(&mut self.machine, rows, 1, conv.shape.channels_in, false)
     }
 
-    fn carry_reset(&mut self, carry: &mut Carry<M>, row: usize) -> Done {
+    fn carry_reset(&mut self, carry: &mut Carry<Tape<M>>, row: usize) -> Done {
         carry.reset(&mut self.machine, row)
     }
 
-    fn upload(&mut self, data: &[f32], _width: usize, out: &mut Buf<M>) -> Done {
-        out.put(&mut self.machine, bytemuck::cast_slice(data))
+    fn upload(&mut self, data: &[f32], _width: usize, out: &mut Buf<Tape<M>>) -> Done {
+        out.resize(&mut self.machine, data.len())?;
+        let from = self.machine.control(bytemuck::cast_slice(data))?;
+        self.copy_bytes(from, out.address(), 4 * data.len())
     }
 
-    fn download(&mut self, buf: &Buf<M>, out: &mut Vec<f32>) -> Done {
+    fn download(&mut self, buf: &Buf<Tape<M>>, out: &mut Vec<f32>) -> Done {
         if buf.address() == 0 {
             return Err(EngineError {
                 what: "a buffer was read before it was written".into(),
@@ -412,50 +589,61 @@ impl<M: Machine> Backend for Cuda<M> {
             .read(buf.address(), bytemuck::cast_slice_mut(out))
     }
 
-    fn embed_sum(&mut self, tables: &[&Table<M>], ids: &[i32], out: &mut Buf<M>) -> Done {
+    fn embed_sum(
+        &mut self,
+        tables: &[&Table<Tape<M>>],
+        ids: &[i32],
+        out: &mut Buf<Tape<M>>,
+    ) -> Done {
         self.embed(tables, ids, out, false)
     }
 
-    fn embed_add(&mut self, table: &Table<M>, ids: &[i32], inout: &mut Buf<M>) -> Done {
+    fn embed_add(&mut self, table: &Table<Tape<M>>, ids: &[i32], inout: &mut Buf<Tape<M>>) -> Done {
         self.embed(&[table], ids, inout, true)
     }
 
-    fn linear(&mut self, w: &Weight<M>, x: &Buf<M>, y: &mut Buf<M>) -> Done {
+    fn linear(&mut self, w: &Weight<Tape<M>>, x: &Buf<Tape<M>>, y: &mut Buf<Tape<M>>) -> Done {
         self.product(w, x, None, None, false, y)
     }
 
     fn linear_add(
         &mut self,
-        w: &Weight<M>,
-        x: &Buf<M>,
-        scale: Option<&Vector<M>>,
-        y: &mut Buf<M>,
+        w: &Weight<Tape<M>>,
+        x: &Buf<Tape<M>>,
+        scale: Option<&Vector<Tape<M>>>,
+        y: &mut Buf<Tape<M>>,
     ) -> Done {
         self.product(w, x, scale, None, true, y)
     }
 
-    fn rms_norm(&mut self, x: &Buf<M>, alpha: &Vector<M>, eps: f32, y: &mut Buf<M>) -> Done {
+    fn rms_norm(
+        &mut self,
+        x: &Buf<Tape<M>>,
+        alpha: &Vector<Tape<M>>,
+        eps: f32,
+        y: &mut Buf<Tape<M>>,
+    ) -> Done {
         self.norm(Kernel::RmsNorm, x, (alpha, None), eps, y)
     }
 
     fn layer_norm(
         &mut self,
-        x: &Buf<M>,
-        weight: &Vector<M>,
-        bias: &Vector<M>,
+        x: &Buf<Tape<M>>,
+        weight: &Vector<Tape<M>>,
+        bias: &Vector<Tape<M>>,
         eps: f32,
-        y: &mut Buf<M>,
+        y: &mut Buf<Tape<M>>,
     ) -> Done {
         self.norm(Kernel::LayerNorm, x, (weight, Some(bias)), eps, y)
     }
 
     fn attend(
         &mut self,
-        ring: &mut Ring<M>,
+        ring: &mut Ring<Tape<M>>,
         queries: &[Query],
         order: WriteOrder,
-        qkv: &Buf<M>,
-        out: &mut Buf<M>,
+        qkv: &Buf<Tape<M>>,
+        out: &mut Buf<Tape<M>>,
     ) -> Done {
         let Self {
             machine,
@@ -466,7 +654,7 @@ impl<M: Machine> Backend for Cuda<M> {
         ring::attend(machine, plans, splits, ring, queries, order, qkv, out)
     }
 
-    fn silu_gate(&mut self, ab: &Buf<M>, hidden: usize, y: &mut Buf<M>) -> Done {
+    fn silu_gate(&mut self, ab: &Buf<Tape<M>>, hidden: usize, y: &mut Buf<Tape<M>>) -> Done {
         let count = ab.len() / 2;
         y.resize(&mut self.machine, count)?;
         let args = GateArgs {
@@ -484,38 +672,30 @@ impl<M: Machine> Backend for Cuda<M> {
         )
     }
 
-    fn gelu(&mut self, x: &mut Buf<M>) -> Done {
+    fn gelu(&mut self, x: &mut Buf<Tape<M>>) -> Done {
         self.each(Kernel::Gelu, x.address(), x)
     }
 
-    fn elu(&mut self, x: &mut Buf<M>) -> Done {
+    fn elu(&mut self, x: &mut Buf<Tape<M>>) -> Done {
         self.each(Kernel::Elu, x.address(), x)
     }
 
-    fn add(&mut self, from: &Buf<M>, to: &mut Buf<M>) -> Done {
+    fn add(&mut self, from: &Buf<Tape<M>>, to: &mut Buf<Tape<M>>) -> Done {
         self.each(Kernel::AddTo, from.address(), to)
     }
 
-    fn copy(&mut self, from: &Buf<M>, to: &mut Buf<M>) -> Done {
+    fn copy(&mut self, from: &Buf<Tape<M>>, to: &mut Buf<Tape<M>>) -> Done {
         to.resize(&mut self.machine, from.len())?;
-        let bytes = 4 * from.len();
-        self.machine.copy(super::machine::Pieces {
-            from: from.address(),
-            from_stride: bytes,
-            to: to.address(),
-            to_stride: bytes,
-            bytes,
-            count: 1,
-        })
+        self.copy_bytes(from.address(), to.address(), 4 * from.len())
     }
 
     fn conv_step(
         &mut self,
-        conv: &Conv<M>,
-        carry: &mut Carry<M>,
+        conv: &Conv<Tape<M>>,
+        carry: &mut Carry<Tape<M>>,
         lanes: &Lanes,
-        x: &Buf<M>,
-        y: &mut Buf<M>,
+        x: &Buf<Tape<M>>,
+        y: &mut Buf<Tape<M>>,
         add: bool,
     ) -> Done {
         self.convolve(conv, carry, lanes, x, y, add)
@@ -523,43 +703,25 @@ impl<M: Machine> Backend for Cuda<M> {
 
     fn conv_tr_step(
         &mut self,
-        conv: &ConvTr<M>,
-        carry: &mut Carry<M>,
+        conv: &ConvTr<Tape<M>>,
+        carry: &mut Carry<Tape<M>>,
         lanes: &Lanes,
-        x: &Buf<M>,
-        y: &mut Buf<M>,
+        x: &Buf<Tape<M>>,
+        y: &mut Buf<Tape<M>>,
     ) -> Done {
         self.convolve_tr(conv, carry, lanes, x, y)
     }
 
     fn quantize(
         &mut self,
-        book: &Codebook<M>,
-        residual: &mut Buf<M>,
+        book: &Codebook<Tape<M>>,
+        residual: &mut Buf<Tape<M>>,
         codes: &mut Vec<u32>,
     ) -> Done {
         let n = residual.len() / book.dim;
-        self.scores.resize(&mut self.machine, n * book.codes)?;
         self.codes.resize(&mut self.machine, n)?;
-        self.machine.product(Product {
-            weights: M::address(&book.entries),
-            x: residual.address(),
-            y: self.scores.address(),
-            lanes: n,
-            outputs: book.codes,
-            inputs: book.dim,
-            half: false,
-        })?;
-        let args = NearestArgs {
-            scores: self.scores.address(),
-            bias: M::address(&book.bias),
-            entries: M::address(&book.entries),
-            residual: residual.address(),
-            codes: self.codes.address(),
-            count: book.codes as i32,
-            dim: book.dim as i32,
-        };
-        run(&mut self.machine, Kernel::Nearest, [n as u32, 1], &args)?;
+        let found = self.codes.address();
+        self.nearest(book, residual, found)?;
         codes.clear();
         codes.resize(n, 0);
         self.machine

@@ -68,11 +68,6 @@ impl<M: Machine> Buf<M> {
         self.len = len;
         Ok(())
     }
-
-    pub(super) fn put(&mut self, machine: &mut M, bytes: &[u8]) -> Done {
-        self.resize(machine, bytes.len() / 4)?;
-        machine.write(self.address(), bytes)
-    }
 }
 
 /// Bytes in a memory of their own.
@@ -264,44 +259,5 @@ impl<M: Machine> Codebook<M> {
             codes,
             dim,
         })
-    }
-}
-
-/// Small inputs of calls, one after the other in one memory. Since a machine does things in order, what was put in long
-/// ago has been used when its place is taken again.
-pub(super) struct Feed<M: Machine> {
-    memory: Option<M::Memory>,
-    at: usize,
-}
-
-const FEED_BYTES: usize = 1 << 20;
-const FEED_ALIGNMENT: usize = 64;
-
-impl<M: Machine> Feed<M> {
-    pub(super) fn new() -> Self {
-        Self {
-            memory: None,
-            at: 0,
-        }
-    }
-
-    /// Where `bytes` are now.
-    pub(super) fn put(&mut self, machine: &mut M, bytes: &[u8]) -> Result<Address, EngineError> {
-        if bytes.len() > FEED_BYTES {
-            return Err(EngineError {
-                what: format!("{} bytes are no small input", bytes.len()),
-            });
-        }
-        let memory = match &mut self.memory {
-            Some(memory) => memory,
-            none => none.insert(machine.allocate(FEED_BYTES)?),
-        };
-        if self.at + bytes.len() > FEED_BYTES {
-            self.at = 0;
-        }
-        let address = M::address(memory) + self.at as Address;
-        machine.write(address, bytes)?;
-        self.at = (self.at + bytes.len()).next_multiple_of(FEED_ALIGNMENT);
-        Ok(address)
     }
 }

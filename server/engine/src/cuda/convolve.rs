@@ -9,6 +9,7 @@ use super::args::{Address, Kernel, UpsampleArgs, WindowArgs};
 use super::backend::Cuda;
 use super::buffers::{Buf, Vector, Weight, blocks, run, zeros};
 use super::machine::Machine;
+use super::tape::Tape;
 
 /// A convolution; its weight is `[out, kernel, in]`.
 pub struct Conv<M: Machine> {
@@ -150,11 +151,11 @@ impl<M: Machine> ConvTr<M> {
 impl<M: Machine> Cuda<M> {
     pub(super) fn convolve(
         &mut self,
-        conv: &Conv<M>,
-        carry: &mut Carry<M>,
+        conv: &Conv<Tape<M>>,
+        carry: &mut Carry<Tape<M>>,
         lanes: &Lanes,
-        x: &Buf<M>,
-        y: &mut Buf<M>,
+        x: &Buf<Tape<M>>,
+        y: &mut Buf<Tape<M>>,
         add: bool,
     ) -> Done {
         let shape = conv.shape;
@@ -175,11 +176,11 @@ impl<M: Machine> Cuda<M> {
 
     pub(super) fn convolve_tr(
         &mut self,
-        conv: &ConvTr<M>,
-        carry: &mut Carry<M>,
+        conv: &ConvTr<Tape<M>>,
+        carry: &mut Carry<Tape<M>>,
         lanes: &Lanes,
-        x: &Buf<M>,
-        y: &mut Buf<M>,
+        x: &Buf<Tape<M>>,
+        y: &mut Buf<Tape<M>>,
     ) -> Done {
         let window = Window {
             taps: 2,
@@ -220,11 +221,11 @@ impl<M: Machine> Cuda<M> {
     /// The windows of each output, `[lanes * outputs, taps * channels]`; keeps what the next call needs.
     fn windows(
         &mut self,
-        carry: &mut Carry<M>,
+        carry: &mut Carry<Tape<M>>,
         lanes: &Lanes,
-        x: &Buf<M>,
+        x: &Buf<Tape<M>>,
         window: Window,
-    ) -> Result<Buf<M>, EngineError> {
+    ) -> Result<Buf<Tape<M>>, EngineError> {
         let mut args = self.window_args(carry, lanes, x, window)?;
         let size = (args.outputs * args.taps * args.channels) as usize;
         let mut windows = std::mem::take(&mut self.window_buf);
@@ -238,9 +239,9 @@ impl<M: Machine> Cuda<M> {
 
     fn window_args(
         &mut self,
-        carry: &Carry<M>,
+        carry: &Carry<Tape<M>>,
         lanes: &Lanes,
-        x: &Buf<M>,
+        x: &Buf<Tape<M>>,
         window: Window,
     ) -> Result<WindowArgs, EngineError> {
         let all_rows = lanes.len() == carry.rows
@@ -263,7 +264,7 @@ impl<M: Machine> Cuda<M> {
             windows: 0,
             kept: M::address(&carry.kept),
             fresh: M::address(&carry.fresh),
-            active: self.mask(&lanes.active)?,
+            active: self.mask(lanes)?,
             channels: carry.channels as i32,
             t: t as i32,
             columns: carry.columns as i32,
@@ -275,7 +276,7 @@ impl<M: Machine> Cuda<M> {
         })
     }
 
-    fn keep(&mut self, carry: &Carry<M>, lanes: &Lanes, args: &WindowArgs) -> Done {
+    fn keep(&mut self, carry: &Carry<Tape<M>>, lanes: &Lanes, args: &WindowArgs) -> Done {
         if carry.columns > 0 {
             let grid = [blocks(carry.channels), lanes.len() as u32];
             run(&mut self.machine, Kernel::Keep, grid, args)?;

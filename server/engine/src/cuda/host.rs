@@ -13,7 +13,8 @@ use slots::engine::EngineError;
 use crate::backend::Done;
 
 use super::args::{Address, Kernel, built};
-use super::machine::{Machine, Pieces, Product};
+use super::machine::{Machine, Op, Pieces, Product};
+use super::tape::perform;
 
 /// Runs kernels on the calling thread.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,6 +46,7 @@ const ALIGNMENT: usize = 64;
 
 impl Machine for Host {
     type Memory = HostMemory;
+    type Graph = Box<[Op]>;
 
     fn describe(&self) -> String {
         "GPU kernels on the cpu".to_owned()
@@ -147,6 +149,14 @@ impl Machine for Host {
             }
         }
         Ok(())
+    }
+
+    fn capture(&mut self, ops: &[Op]) -> Result<Box<[Op]>, EngineError> {
+        Ok(ops.into())
+    }
+
+    fn replay(&mut self, graph: &Box<[Op]>) -> Done {
+        perform(self, graph)
     }
 
     fn synchronize(&mut self) -> Done {

@@ -48,10 +48,30 @@ pub struct Pieces {
     pub count: usize,
 }
 
+/// An operation that can be recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// A kernel.
+    Launch {
+        /// Which.
+        kernel: Kernel,
+        /// Blocks.
+        blocks: [u32; 2],
+        /// Bytes of its structure.
+        args: Box<[u8]>,
+    },
+    /// A product.
+    Product(Product),
+    /// A copy.
+    Copy(Pieces),
+}
+
 /// A machine that runs kernels in order.
 pub trait Machine: Send + 'static {
     /// Memory that is given back when dropped.
     type Memory: Send + Sync + 'static;
+    /// Operations that are launched as one.
+    type Graph: Send + 'static;
 
     /// One line: which machine.
     fn describe(&self) -> String;
@@ -100,6 +120,18 @@ pub trait Machine: Send + 'static {
     /// # Errors
     /// The machine failed.
     fn product(&mut self, product: Product) -> Done;
+
+    /// Makes `ops` one graph; does not run it.
+    ///
+    /// # Errors
+    /// This machine cannot, now or ever.
+    fn capture(&mut self, ops: &[Op]) -> Result<Self::Graph, EngineError>;
+
+    /// Runs a graph; the memory that its operations name has to exist still.
+    ///
+    /// # Errors
+    /// The machine failed.
+    fn replay(&mut self, graph: &Self::Graph) -> Done;
 
     /// Waits for everything asked before.
     ///

@@ -11,13 +11,20 @@ mod args;
 mod backend;
 mod buffers;
 mod convolve;
+#[cfg(feature = "cuda")]
+mod device;
 mod host;
 pub mod machine;
 mod queries;
 mod ring;
+mod sample;
+mod tape;
 #[cfg(test)]
 mod tests;
 
 pub use args::Kernel;
 pub use backend::Cuda;
+#[cfg(feature = "cuda")]
+pub use device::{Gpu, GpuMemory, OpenError};
 pub use host::{Host, HostMemory};
+pub use tape::TapeCounts;

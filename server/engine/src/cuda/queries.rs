@@ -6,12 +6,19 @@ use crate::backend::Query;
 
 use super::args::{Address, Kernel, QueryArgs, TurnsArgs};
 use super::buffers::{Buf, blocks, run, stored};
-use super::machine::Machine;
+use super::machine::{Machine, Pieces};
 use super::ring::Ring;
+use super::tape::Tape;
 
 /// The queries of the last steps: all layers of a transformer share one entry, and the depformer's return every frame.
+///
+/// Within a tick there is an entry for each step instead, in their order, so that a step's queries always lie in the
+/// same place.
 pub(super) struct Queries<M: Machine> {
-    known: Vec<Known<M>>,
+    known: Vec<Known<Tape<M>>>,
+    /// Steps of the tick, and how many of them have come.
+    steps: Vec<Known<Tape<M>>>,
+    step: Option<usize>,
     frequencies: Vec<((usize, u32), M::Memory)>,
 }
 
@@ -23,6 +30,28 @@ struct Known<M: Machine> {
     period: Option<u32>,
     placed: Buf<M>,
     turns: Buf<M>,
+}
+
+impl<M: Machine> Default for Known<M> {
+    fn default() -> Self {
+        Self {
+            queries: Vec::new(),
+            cells: 0,
+            dim: 0,
+            period: None,
+            placed: Buf::default(),
+            turns: Buf::default(),
+        }
+    }
+}
+
+impl<M: Machine> Known<M> {
+    fn is_at(&self) -> Placed {
+        Placed {
+            queries: self.placed.address(),
+            turns: self.period.map_or(0, |_| self.turns.address()),
+        }
+    }
 }
 
 /// Where they are.
@@ -40,60 +69,88 @@ impl<M: Machine> Queries<M> {
     pub(super) fn new() -> Self {
         Self {
             known: Vec::new(),
+            steps: Vec::new(),
+            step: None,
             frequencies: Vec::new(),
         }
     }
 
+    pub(super) fn begin_tick(&mut self) {
+        self.step = Some(0);
+    }
+
+    pub(super) fn end_tick(&mut self) {
+        self.step = None;
+    }
+
     pub(super) fn get(
         &mut self,
-        machine: &mut M,
-        ring: &Ring<M>,
+        machine: &mut Tape<M>,
+        ring: &Ring<Tape<M>>,
         queries: &[Query],
     ) -> Result<Placed, EngineError> {
         let period = ring.heads.rope_max_period.map(f32::to_bits);
         let dim = ring.heads.dim;
-        let fits = |known: &Known<M>| {
+        let fits = |known: &Known<Tape<M>>| {
             known.cells == ring.cells
                 && known.dim == dim
                 && known.period == period
                 && known.queries == queries
         };
+        if let Some(step) = self.step {
+            // Layers of one transformer follow each other; another step is another place, even with the same queries.
+            if let Some(last) = step.checked_sub(1)
+                && fits(&self.steps[last])
+            {
+                return Ok(self.steps[last].is_at());
+            }
+            check(queries, ring.rows, ring.cells)?;
+            let old = match step < self.steps.len() {
+                true => self.steps.remove(step),
+                false => Known::default(),
+            };
+            let mut entry = Known {
+                queries: queries.to_vec(),
+                cells: ring.cells,
+                dim,
+                period,
+                ..old
+            };
+            self.place(machine, &mut entry, ring.heads.rope_max_period)?;
+            let placed = entry.is_at();
+            self.steps.insert(step, entry);
+            self.step = Some(step + 1);
+            return Ok(placed);
+        }
         // The newest is last; the oldest makes room, and lends its memory.
         let entry = match self.known.iter().rposition(fits) {
             Some(at) => self.known.remove(at),
             None => {
                 check(queries, ring.rows, ring.cells)?;
-                let (placed, turns) = match self.known.len() < KNOWN_MAX {
-                    true => (Buf::default(), Buf::default()),
-                    false => {
-                        let old = self.known.remove(0);
-                        (old.placed, old.turns)
-                    }
+                let old = match self.known.len() < KNOWN_MAX {
+                    true => Known::default(),
+                    false => self.known.remove(0),
                 };
                 let mut entry = Known {
                     queries: queries.to_vec(),
                     cells: ring.cells,
                     dim,
                     period,
-                    placed,
-                    turns,
+                    ..old
                 };
                 self.place(machine, &mut entry, ring.heads.rope_max_period)?;
                 entry
             }
         };
-        let placed = Placed {
-            queries: entry.placed.address(),
-            turns: period.map_or(0, |_| entry.turns.address()),
-        };
+        let placed = entry.is_at();
         self.known.push(entry);
         Ok(placed)
     }
 
     fn place(
         &mut self,
-        machine: &mut M,
-        entry: &mut Known<M>,
+        machine: &mut Tape<M>,
+        entry: &mut Known<Tape<M>>,
         period: Option<f32>,
     ) -> Result<(), EngineError> {
         let args: Vec<QueryArgs> = entry
@@ -109,7 +166,17 @@ impl<M: Machine> Queries<M> {
                 pinned_rotation: query.pinned_rotation as i64,
             })
             .collect();
-        entry.placed.put(machine, bytemuck::cast_slice(&args))?;
+        let bytes: &[u8] = bytemuck::cast_slice(&args);
+        entry.placed.resize(machine, bytes.len() / 4)?;
+        let from = machine.control(bytes)?;
+        machine.copy(Pieces {
+            from,
+            from_stride: bytes.len(),
+            to: entry.placed.address(),
+            to_stride: bytes.len(),
+            bytes: bytes.len(),
+            count: 1,
+        })?;
         let Some(period) = period else {
             return Ok(());
         };
@@ -129,7 +196,7 @@ impl<M: Machine> Queries<M> {
     /// Pair `i` turns by `exp(-ln(max_period) * 2i / dim)` per position, in f64, so that late positions are right.
     fn frequencies(
         &mut self,
-        machine: &mut M,
+        machine: &mut Tape<M>,
         dim: usize,
         period: f32,
     ) -> Result<Address, EngineError> {

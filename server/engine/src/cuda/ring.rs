@@ -11,6 +11,7 @@ use super::args::{Address, AttendArgs, Kernel};
 use super::buffers::{Buf, run, zeros};
 use super::machine::{Machine, Pieces};
 use super::queries::Queries;
+use super::tape::Tape;
 
 /// Cells of a tile of keys; numbers of a head go by eights; cells of one block. Source: `attention.cu`.
 const TILE: usize = 32;
@@ -227,14 +228,14 @@ impl<M: Machine> Default for Splits<M> {
 /// Rotates, writes and attends.
 #[allow(clippy::too_many_arguments)]
 pub(super) fn attend<M: Machine>(
-    machine: &mut M,
+    machine: &mut Tape<M>,
     plans: &mut Queries<M>,
-    splits: &mut Splits<M>,
-    ring: &mut Ring<M>,
+    splits: &mut Splits<Tape<M>>,
+    ring: &mut Ring<Tape<M>>,
     queries: &[Query],
     order: WriteOrder,
-    qkv: &Buf<M>,
-    out: &mut Buf<M>,
+    qkv: &Buf<Tape<M>>,
+    out: &mut Buf<Tape<M>>,
 ) -> Done {
     let Heads { count, dim, .. } = ring.heads;
     let n = queries.len();

@@ -1,8 +1,8 @@
 //! Where the network computes: the CPU or an NVIDIA GPU, and whether that can work before anything is tried.
 //!
 //! Lives here: what is asked for ([`Choice`]), what it comes to ([`Target`]), why not ([`DeviceError`]), and the memory
-//! a batch needs ([`Sizing`]). candle is only asked once `probe` has found driver, libraries and device, since the
-//! bindings panic when one is missing.
+//! a batch needs ([`Sizing`]). A device is only opened (`cuda`) once `probe` has found driver, libraries and device, since
+//! the bindings panic when one is missing.
 //! May not live here: operations, weights.
 //! Start reading at [`resolve`].
 
@@ -115,15 +115,13 @@ pub enum DeviceError {
         count: usize,
     },
     /// The kernels of this build are for another kind of GPU.
-    #[error("cuda:{number} has compute capability {}.{} and cannot run this build's kernels{built_for}: {what}",
+    #[error("cuda:{number} has compute capability {}.{} and cannot run this build's kernels (8.0 and newer): {what}",
         found.0, found.1)]
     OtherArchitecture {
         /// The device.
         number: usize,
         /// Its compute capability.
         found: (i32, i32),
-        /// What they were built for, where known, as `" (built for 90)"`.
-        built_for: String,
         /// The driver's words.
         what: String,
     },
@@ -167,15 +165,25 @@ pub fn info(number: usize) -> Result<DeviceInfo, DeviceError> {
     probe::info(number)
 }
 
-/// candle's device for `target`: on a GPU one stream for all threads, and a first kernel has run.
+/// The GPU `number`, after a first kernel has run on it.
 ///
 /// # Errors
 /// [`DeviceError`]: it cannot be used.
-pub fn open(target: Target) -> Result<candle_core::Device, DeviceError> {
-    match target {
-        Target::Cpu => Ok(candle_core::Device::Cpu),
-        Target::Cuda(number) => probe::open(number),
-    }
+#[cfg(feature = "cuda")]
+pub fn open(number: usize) -> Result<crate::cuda::Gpu, DeviceError> {
+    use crate::cuda::{Gpu, OpenError};
+    probe::usable(number)?;
+    Gpu::new(number).map_err(|error| match error {
+        OpenError::Failed(error) => DeviceError::Failed {
+            number,
+            what: error.what,
+        },
+        OpenError::Kernels(what) => DeviceError::OtherArchitecture {
+            number,
+            found: info(number).map_or((0, 0), |info| info.capability),
+            what,
+        },
+    })
 }
 
 #[cfg(test)]
@@ -191,7 +199,6 @@ mod tests {
                 instead_of_gpu: None
             })
         );
-        assert!(matches!(open(Target::Cpu), Ok(candle_core::Device::Cpu)));
     }
 
     #[test]
@@ -232,11 +239,10 @@ mod tests {
             (
                 DeviceError::OtherArchitecture {
                     number: 0,
-                    found: (8, 9),
-                    built_for: " (built for 90)".into(),
+                    found: (7, 5),
                     what: "no kernel image".into(),
                 },
-                "capability 8.9 and cannot run this build's kernels (built for 90): no kernel image",
+                "capability 7.5 and cannot run this build's kernels (8.0 and newer): no kernel image",
             ),
             (
                 DeviceError::Failed {
@@ -257,6 +263,5 @@ mod tests {
     fn a_build_without_gpu_support_says_so() {
         assert_eq!(resolve(Choice::Cuda(0)), Err(DeviceError::NotBuiltIn));
         assert_eq!(info(0), Err(DeviceError::NotBuiltIn));
-        assert_eq!(open(Target::Cuda(0)).err(), Some(DeviceError::NotBuiltIn));
     }
 }

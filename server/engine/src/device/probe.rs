@@ -1,17 +1,15 @@
-//! Looks for driver, libraries and devices in the order in which they can be missing, and makes candle's device.
+//! Looks for driver, libraries and devices in the order in which they can be missing.
 //!
 //! The CUDA bindings panic when a library is not there, so each is opened before the first call into it.
 
 #[cfg(not(feature = "cuda"))]
-pub(super) use without::{info, open, usable};
+pub(super) use without::{info, usable};
 
 #[cfg(feature = "cuda")]
-pub(super) use with::{info, open, usable};
+pub(super) use with::{info, usable};
 
 #[cfg(not(feature = "cuda"))]
 mod without {
-    use candle_core::Device;
-
     use crate::device::{DeviceError, DeviceInfo};
 
     pub fn usable(_number: usize) -> Result<(), DeviceError> {
@@ -21,19 +19,14 @@ mod without {
     pub fn info(_number: usize) -> Result<DeviceInfo, DeviceError> {
         Err(DeviceError::NotBuiltIn)
     }
-
-    pub fn open(_number: usize) -> Result<Device, DeviceError> {
-        Err(DeviceError::NotBuiltIn)
-    }
 }
 
 #[cfg(feature = "cuda")]
 mod with {
     use std::sync::Arc;
 
-    use candle_core::{DType, Device, Tensor};
-    use cudarc::driver::sys::{CUmemPool_attribute, CUresult};
-    use cudarc::driver::{CudaContext, DriverError, result};
+    use cudarc::driver::sys::CUresult;
+    use cudarc::driver::{CudaContext, DriverError};
 
     use crate::device::{CUDA_VERSION_MIN, DeviceError, DeviceInfo};
 
@@ -60,53 +53,20 @@ mod with {
         describe(number).map_err(|err| failed(number, &err))
     }
 
-    pub fn open(number: usize) -> Result<Device, DeviceError> {
-        usable(number)?;
-        let device = make(number)?;
-        match first_kernel(&device) {
-            Ok(()) => Ok(device),
-            Err(err) => Err(DeviceError::OtherArchitecture {
-                number,
-                found: CudaContext::new(number)
-                    .and_then(|context| context.compute_capability())
-                    .unwrap_or((0, 0)),
-                built_for: option_env!("CUDA_COMPUTE_CAP")
-                    .map_or(String::new(), |cap| format!(" (built for {cap})")),
-                what: first_line(&err),
-            }),
-        }
-    }
-
-    /// Driver first: the other libraries need it.
-    #[cfg(feature = "dynamic-loading")]
+    /// Driver first: the other library needs it.
     #[allow(unsafe_code)]
     fn libraries() -> Result<(), DeviceError> {
         // SAFETY: opening these runs NVIDIA's own initialisers and nothing else.
-        let (driver, others) = unsafe {
-            use cudarc::{cublas, cublaslt, curand, driver};
-            let driver = driver::sys::is_culib_present();
-            let others: [(&'static str, bool); 3] = match driver {
-                true => [
-                    ("libcublas.so", cublas::sys::is_culib_present()),
-                    ("libcublasLt.so", cublaslt::sys::is_culib_present()),
-                    ("libcurand.so", curand::sys::is_culib_present()),
-                ],
-                false => [("", true); 3],
-            };
-            (driver, others)
-        };
-        if !driver {
-            return Err(DeviceError::NoDriver);
+        unsafe {
+            if !cudarc::driver::sys::is_culib_present() {
+                return Err(DeviceError::NoDriver);
+            }
+            if !cudarc::cublas::sys::is_culib_present() {
+                return Err(DeviceError::LibraryMissing {
+                    library: "libcublas.so",
+                });
+            }
         }
-        match others.iter().find(|(_, is_there)| !is_there) {
-            Some((library, _)) => Err(DeviceError::LibraryMissing { library }),
-            None => Ok(()),
-        }
-    }
-
-    /// Linked the plain way the process would not have started without them.
-    #[cfg(not(feature = "dynamic-loading"))]
-    fn libraries() -> Result<(), DeviceError> {
         Ok(())
     }
 
@@ -146,49 +106,6 @@ mod with {
             .map(str::to_owned)
     }
 
-    /// One stream for all threads: the default one would be another on each. Events order several streams; there is
-    /// one.
-    #[allow(unsafe_code)]
-    fn make(number: usize) -> Result<Device, DeviceError> {
-        let device = Device::new_cuda_with_stream(number).map_err(|err| DeviceError::Failed {
-            number,
-            what: first_line(&err),
-        })?;
-        if let Device::Cuda(cuda) = &device {
-            // SAFETY: every tensor of this device lives on its one stream, so uses are ordered without events.
-            unsafe { cuda.disable_event_tracking() };
-            keep_freed_memory(cuda.cuda_stream().context()).map_err(|err| failed(number, &err))?;
-        }
-        Ok(device)
-    }
-
-    /// Operations allocate and free within a step. By default the driver gives freed memory back to the system whenever
-    /// somebody waits for the device, several times a tick; it is to stay in the pool.
-    #[allow(unsafe_code)]
-    fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
-        if !context.has_async_alloc() {
-            return Ok(());
-        }
-        let mut threshold_bytes = u64::MAX;
-        let attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
-        // SAFETY: the device comes from a live context, and this attribute is a 64-bit number that is read at once.
-        unsafe {
-            let pool = result::device::get_default_mem_pool(context.cu_device())?;
-            result::mem_pool::set_attribute(pool, attribute, (&raw mut threshold_bytes).cast())
-        }
-    }
-
-    /// Kernels are compiled by the driver at their first use: that this works is found out here and not in a call.
-    fn first_kernel(device: &Device) -> candle_core::Result<()> {
-        let two = Tensor::ones(1, DType::F32, device)?
-            .affine(1.0, 1.0)?
-            .to_vec1::<f32>()?;
-        match two[..] {
-            [2.0] => Ok(()),
-            _ => candle_core::bail!("1 + 1 came out as {two:?}"),
-        }
-    }
-
     fn failed(number: usize, err: &DriverError) -> DeviceError {
         let text = err
             .error_string()
@@ -197,13 +114,5 @@ mod with {
             number,
             what: text.unwrap_or_else(|_| format!("{err:?}")),
         }
-    }
-
-    fn first_line(err: &candle_core::Error) -> String {
-        err.to_string()
-            .lines()
-            .next()
-            .unwrap_or("no reason given")
-            .to_owned()
     }
 }

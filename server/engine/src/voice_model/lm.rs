@@ -136,7 +136,7 @@ impl<B: Backend> VoiceModel<B> {
     }
 
     /// Takes each row's tokens and lays out lanes. A row whose tokens are not there is at fault.
-    fn begin_calls(&mut self, rows: &[usize]) {
+    pub(super) fn begin_calls(&mut self, rows: &[usize]) {
         let s = &mut self.scratch;
         s.queries.clear();
         s.tokens.clear();
@@ -178,7 +178,7 @@ impl<B: Backend> VoiceModel<B> {
     }
 
     /// Tells the probe what the calls of this pass read and chose.
-    fn trace_calls(&mut self, text_logits: &[f32]) -> Done {
+    pub(super) fn trace_calls(&mut self, text_logits: &[f32]) -> Done {
         let s = &mut self.scratch;
         self.backend
             .download(self.temporal.hidden(), &mut s.values)?;

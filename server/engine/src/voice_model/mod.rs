@@ -4,6 +4,7 @@
 //! May not live here: arithmetic (`backend`), layers (`model`, `codec`), which token enters when (`tokens`).
 //! Start reading at `step` in `tick.rs`.
 
+mod deferred;
 mod late;
 mod lm;
 mod probe;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 use slots::engine::FrameOutput;
 
-use crate::backend::{Backend, Lanes, Query};
+use crate::backend::{Backend, Board, Lanes, Query};
 use crate::codec::Codec;
 use crate::config::ModelConfig;
 use crate::model::{BuildError, Depformer, Loader, RingRule, Temporal, Window};
@@ -26,6 +27,7 @@ use crate::tokenizer::Tokenizer;
 use crate::tokens::{OutFrame, Staging};
 use crate::weights::Checkpoint;
 
+use deferred::Pending;
 pub use probe::{CallTrace, Probe};
 use row::Row;
 pub use row::VoiceCall;
@@ -122,6 +124,9 @@ struct Scratch<B: Backend> {
     unsent: Vec<FrameOutput>,
     sample: SampleScratch,
     vectors: B::Buf,
+    ids: Vec<i32>,
+    pending: Vec<Pending>,
+    board: Board,
 }
 
 impl<B: Backend> VoiceModel<B> {
@@ -194,6 +199,9 @@ impl<B: Backend> VoiceModel<B> {
                 unsent: Vec::new(),
                 sample: SampleScratch::default(),
                 vectors: B::Buf::default(),
+                ids: Vec::new(),
+                pending: Vec::new(),
+                board: Board::default(),
             },
         })
     }
@@ -206,6 +214,11 @@ impl<B: Backend> VoiceModel<B> {
     /// How the engine was built.
     pub fn options(&self) -> &EngineOptions {
         &self.options
+    }
+
+    /// What computes.
+    pub fn backend(&self) -> &B {
+        &self.backend
     }
 
     /// One line for logs: device and storage types.

@@ -70,6 +70,9 @@ impl<B: Backend> VoiceModel<B> {
         if live.is_empty() {
             return Ok(());
         }
+        if self.backend.deferred() {
+            return self.deferred_tick(live, Some(mic), out);
+        }
         let mut frames = std::mem::take(&mut self.scratch.frames);
         // Both orders hear the caller first here: on one device there is nothing to overlap with, and a caller's frame
         // given before its call is only a target of that call. What differs is which call follows it.
@@ -81,8 +84,8 @@ impl<B: Backend> VoiceModel<B> {
         result
     }
 
-    /// Encodes the callers' frames and gives them to their rows.
-    fn hear(&mut self, live: &[usize], mic: &[f32]) -> Done {
+    /// Puts the callers' frames into the lanes of the batch, with zeros for what is no number.
+    pub(super) fn lay_out_frames(&mut self, live: &[usize], mic: &[f32]) {
         let s = &mut self.scratch;
         s.lanes.set(live, self.rows.len(), self.backend.padded());
         s.pcm.clear();
@@ -95,6 +98,12 @@ impl<B: Backend> VoiceModel<B> {
                 s.pcm.resize(s.pcm.len() + FRAME_SAMPLES, 0.0);
             }
         }
+    }
+
+    /// Encodes the callers' frames and gives them to their rows.
+    fn hear(&mut self, live: &[usize], mic: &[f32]) -> Done {
+        self.lay_out_frames(live, mic);
+        let s = &mut self.scratch;
         self.codec.encode(
             &mut self.backend,
             &s.lanes,
@@ -210,9 +219,12 @@ impl<B: Backend> VoiceModel<B> {
         let mut frames = std::mem::take(&mut self.scratch.frames);
         let mut out = std::mem::take(&mut self.scratch.unsent);
         out.resize_with(self.rows.len(), FrameOutput::idle);
-        let result = self
-            .model_call(&[index], &mut frames)
-            .and_then(|()| self.speak(&[index], &frames, &mut out));
+        let result = match self.backend.deferred() {
+            true => self.deferred_tick(&[index], None, &mut out),
+            false => self
+                .model_call(&[index], &mut frames)
+                .and_then(|()| self.speak(&[index], &frames, &mut out)),
+        };
         self.scratch.frames = frames;
         self.scratch.unsent = out;
         result

@@ -7,6 +7,7 @@
 
 mod callers;
 mod faults;
+mod gpu;
 mod growth;
 mod heap;
 mod isolation;

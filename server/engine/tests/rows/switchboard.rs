@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use engine::backend::KvDtype;
+use engine::backend::{Backend, KvDtype};
 use engine::kernels::Dtype;
 use engine::native::Native;
 use engine::voice_model::{CallTrace, EngineOptions, Probe, VoiceModel};
@@ -56,8 +56,8 @@ impl Heard {
 pub type Call = Vec<Heard>;
 
 /// The engine, and which caller sits in which row.
-pub struct Switchboard {
-    pub model: VoiceModel<Native>,
+pub struct Switchboard<B: Backend = Native> {
+    pub model: VoiceModel<B>,
     seats: Vec<Option<Seated>>,
     mic: Vec<f32>,
     out: Vec<FrameOutput>,
@@ -70,7 +70,7 @@ struct Seated {
     call: Call,
 }
 
-impl Switchboard {
+impl Switchboard<Native> {
     pub fn new(checkpoint: &Checkpoint, machine: Machine, rows: usize) -> Self {
         Self::with(checkpoint, machine, rows, |_| {})
     }
@@ -82,11 +82,23 @@ impl Switchboard {
         rows: usize,
         change: impl FnOnce(&mut EngineOptions),
     ) -> Self {
+        let backend = Native::new(machine.dtype, machine.kv_dtype, machine.threads);
+        Self::on(backend, checkpoint, rows, change)
+    }
+}
+
+impl<B: Backend> Switchboard<B> {
+    /// With a backend of one's own.
+    pub fn on(
+        backend: B,
+        checkpoint: &Checkpoint,
+        rows: usize,
+        change: impl FnOnce(&mut EngineOptions),
+    ) -> Self {
         let mut options = EngineOptions::serving(checkpoint.config(), rows);
         // The windows of these models are too small for a live call with a role.
         options.positions_max = usize::MAX;
         change(&mut options);
-        let backend = Native::new(machine.dtype, machine.kv_dtype, machine.threads);
         let model = VoiceModel::load(backend, checkpoint, options, &mut |_, _| {})
             .expect("the model is whole");
         Self {

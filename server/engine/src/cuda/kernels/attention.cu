@@ -178,6 +178,7 @@ DEVICE void attend_split(const AttendArgs a, int kind, u32 block_x, u32 block_y)
   SHARED(float, q_pinned, DIM_MAX);
   SHARED(float, scores, SPLIT);
   SHARED(float, tree, THREADS);
+  SHARED(float, totals, THREADS);
   SHARED(float, sums, THREADS * OCTET);
   int split = (int)block_x % a.splits, head = (int)block_x / a.splits, index = a.begin + (int)block_y;
   Query query = a.queries[index];
@@ -217,8 +218,7 @@ DEVICE void attend_split(const AttendArgs a, int kind, u32 block_x, u32 block_y)
   }
   TREE(tree, THREADS, left != left ? left : (right > left || right != right ? right : left))
   float peak = tree[0];
-  // Everybody has read the peak before the tree is used again.
-  PHASE {}
+  // In a tree of their own: not everybody has read the peak yet.
   PHASE {
     float sum = 0.0f;
     for (int at = tid; at < SPLIT; at += THREADS) {
@@ -226,9 +226,9 @@ DEVICE void attend_split(const AttendArgs a, int kind, u32 block_x, u32 block_y)
       scores[at] = weight;
       sum += weight;
     }
-    tree[tid] = sum;
+    totals[tid] = sum;
   }
-  TREE(tree, THREADS, left + right)
+  TREE(totals, THREADS, left + right)
   if (peak != MINUS_INFINITY) {
     PHASE {
       float mixed[OCTET] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f}, octet[OCTET];
@@ -256,7 +256,7 @@ DEVICE void attend_split(const AttendArgs a, int kind, u32 block_x, u32 block_y)
   PHASE {
     if (tid == 0) {
       a.peaks[part] = peak;
-      a.totals[part] = tree[0];
+      a.totals[part] = totals[0];
     }
   }
 }

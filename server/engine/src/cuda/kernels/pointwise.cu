@@ -98,14 +98,17 @@ typedef struct {
   int kind;
 } TableRef;
 
-// out[i] = [out[i] +] the sum over tables, in their order, of the entry that ids[i] names; a negative one adds nothing.
+// out[i] = [out[i] +] the sum over tables, in their order, of the entry that ids[i] names, by itself or as what a slot of
+// the board holds for lane i; any other negative one adds nothing.
 typedef struct {
   float *out;
   const int *ids;
   const TableRef *tables;
+  const int *board;
   int table_count;
   int dim;
   int add;
+  int lanes;
 } EmbedArgs;
 
 KERNEL(embed, EmbedArgs) {
@@ -116,6 +119,7 @@ KERNEL(embed, EmbedArgs) {
       float sum = a.add ? a.out[row * a.dim + column] : 0.0f;
       for (int k = 0; k < a.table_count; k++) {
         int id = a.ids[row * a.table_count + k];
+        id = token_of(id, a.board, a.lanes, row);
         TableRef table = a.tables[k];
         if (id >= 0 && id < table.rows) {
           i64 at = (i64)id * a.dim + column;

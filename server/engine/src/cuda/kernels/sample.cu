@@ -15,7 +15,7 @@ typedef struct {
   float temperature;
   float penalty;
   int active;
-  // What the next part is fed in place of the choice; negative: the choice.
+  // What the next part is fed in place of the choice, also on the board; -1: the choice.
   int forced;
 } Draw;
 
@@ -29,7 +29,9 @@ typedef struct {
   int *fed;
   // Set where a logit is not a number below infinity, or none is above minus infinity.
   int *faults;
+  const int *board;
   int count;
+  int lanes;
 } SampleArgs;
 
 // Larger logits first, then lower indices. Both zeros are one.
@@ -198,7 +200,8 @@ KERNEL(sample, SampleArgs) {
     if (tid == 0) {
       int chosen = fault ? 0 : (int)largest;
       a.chosen[lane] = chosen;
-      a.fed[lane] = draw.forced >= 0 ? draw.forced : chosen;
+      int forced = token_of(draw.forced, a.board, a.lanes, lane);
+      a.fed[lane] = forced >= 0 ? forced : chosen;
       a.faults[lane] = fault;
     }
   }

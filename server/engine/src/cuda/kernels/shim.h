@@ -120,3 +120,12 @@ DEVICE u8 to_fp8(float x) {
       at[tid] = (expression);                                                                      \
     }                                                                                              \
   }
+
+// Tokens from here down name a slot of the board, see `backend.rs`: `[slots, PLANES, lanes]`.
+#define ON_BOARD (-1000)
+#define PLANES 3
+
+// The token itself, or what the board holds in its place.
+DEVICE int token_of(int token, const int *board, int lanes, i64 lane) {
+  return token > ON_BOARD ? token : board[(i64)(ON_BOARD - token) * PLANES * lanes + lane];
+}

@@ -4,6 +4,7 @@ use super::{HALF, Numbers, SAME, assert_close, bits, down, gpu, half_gpu, native
 use crate::backend::KvDtype;
 use crate::backend::{Backend, Heads, Query, WriteOrder};
 use crate::cuda::ring::Ring;
+use crate::cuda::tape::Tape;
 use crate::cuda::{Cuda, Host};
 use crate::kernels::Dtype;
 use crate::model::{RingRule, Window};
@@ -268,7 +269,7 @@ fn a_window_of_several_blocks_is_seen_whole_at_every_length() {
 }
 
 /// Everything a ring holds of one row.
-fn row_bits(b: &mut Cuda<Host>, ring: &Ring<Host>, row: usize) -> Vec<u8> {
+fn row_bits(b: &mut Cuda<Host>, ring: &Ring<Tape<Host>>, row: usize) -> Vec<u8> {
     ring.row_bytes(&mut b.machine, row)
         .expect("a row of the ring")
 }

@@ -3,6 +3,7 @@
 mod attend;
 mod convolve;
 mod math;
+mod sample;
 
 use super::{Cuda, Host};
 use crate::backend::Backend;
