@@ -5,6 +5,7 @@
 
 mod cases;
 mod pairs;
+mod plan;
 mod process;
 mod sweep;
 mod timing;
@@ -30,6 +31,8 @@ Examples:
       the demo with 1, 2, 4 and 8 callers
   vivavoce bench --model random --device cuda:0 --batch 1,8,16 --json
       size a GPU without having the published weights
+  vivavoce bench --plan --model random --batch 16,32,64 --kv-dtype bf16
+      what a tick of the published size asks of a GPU, and the floor on an H200
   vivavoce bench --cases mimi_encode,mimi_decode --batch 1,4,8 --dtype f32
       the codec alone, in its published size
   vivavoce bench --cases lm --preset mid --dtype bf16,q8_0 --threads 2 --boost 1 --json
@@ -57,6 +60,22 @@ pub struct BenchArgs {
     /// 1: time under real-time scheduling (needs the right to); 0: as any other process
     #[arg(long, value_name = "0|1", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1))]
     pub boost: u8,
+    /// Count what a tick on a GPU costs instead: launches, bytes and operations of each part, and the floor on a card;
+    /// needs no GPU
+    #[arg(long, conflicts_with = "cases")]
+    pub plan: bool,
+    /// For --plan: how full the windows are, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, requires = "plan", value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub fill: u8,
+    /// For --plan: the card whose memory bandwidth the floor is for
+    #[arg(
+        long,
+        value_name = "CARD",
+        default_value = "h200",
+        requires = "plan",
+        value_enum
+    )]
+    pub card: Card,
     /// Print one JSON object a line
     #[arg(long)]
     pub json: bool,
@@ -70,7 +89,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "auto|cpu|cuda:N")]
     pub device: Option<crate::config::values::DeviceChoice>,
     /// Number format of the attention memory [default: auto]
-    #[arg(long, value_name = "auto|f32|bf16")]
+    #[arg(long, value_name = "auto|f32|bf16|fp8")]
     pub kv_dtype: Option<crate::config::values::KvDtype>,
     /// CPU threads of the engine, 1 to 1024 [default: auto, one per core]
     #[arg(long, value_name = "N|auto")]
@@ -78,6 +97,35 @@ pub struct BenchArgs {
     /// Order inside a tick [default: sooner]
     #[arg(long, value_name = "sooner|overlapped")]
     pub order: Option<crate::config::values::Order>,
+}
+
+/// A card by what its memory moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum Card {
+    /// H200: 4.3 TB/s as seen, of 4.8.
+    H200,
+    /// H100 SXM: 3.35 TB/s.
+    H100,
+    /// A100 80 GB: 2.0 TB/s.
+    A100,
+    /// RTX 4090: 1.0 TB/s.
+    Rtx4090,
+    /// L4: 0.3 TB/s.
+    L4,
+}
+
+impl Card {
+    /// Name, and bytes a second. Source: the makers' data sheets; for the H200 what was seen.
+    fn facts(self) -> (&'static str, f64) {
+        match self {
+            Card::H200 => ("H200", 4.3e12),
+            Card::H100 => ("H100", 3.35e12),
+            Card::A100 => ("A100", 2.04e12),
+            Card::Rtx4090 => ("RTX 4090", 1.01e12),
+            Card::L4 => ("L4", 0.3e12),
+        }
+    }
 }
 
 /// A part of the network that can be timed alone.
@@ -175,6 +223,7 @@ fn boost_text(boost: &io::Result<process::Boost>) -> String {
 /// One line: what cannot be loaded or does not fit.
 pub fn run(args: BenchArgs, config: Config) -> anyhow::Result<Outcome> {
     match args.cases.is_empty() {
+        true if args.plan => plan::run(&args, &config),
         true => sweep::run(&args, &config),
         false => cases::run(&args, &config),
     }

@@ -177,6 +177,10 @@ impl Place {
         let kv_dtype = match (config.kv_dtype, dtype) {
             (KvDtype::F32, _) | (KvDtype::Auto, WeightDtype::F32) => RingDtype::F32,
             (KvDtype::Bf16, _) | (KvDtype::Auto, _) => RingDtype::Bf16,
+            (KvDtype::Fp8, _) if target == Target::Cpu => {
+                anyhow::bail!("--kv-dtype fp8 needs a GPU; use bf16 or f32 on the CPU")
+            }
+            (KvDtype::Fp8, _) => RingDtype::Fp8,
         };
         Ok(Self {
             target,

@@ -47,8 +47,9 @@ pub struct EngineFlags {
     /// Number format of the weights; auto is f32 for small models, else bf16 [default: auto]
     #[arg(long, value_name = "auto|f32|bf16|q8_0")]
     pub dtype: Option<Dtype>,
-    /// Number format of the attention memory; auto is f32 beside f32 weights, else bf16 [default: auto]
-    #[arg(long, value_name = "auto|f32|bf16")]
+    /// Number format of the attention memory; auto is f32 beside f32 weights, else bf16; fp8 takes half of that, on a
+    /// GPU [default: auto]
+    #[arg(long, value_name = "auto|f32|bf16|fp8")]
     pub kv_dtype: Option<KvDtype>,
     /// CPU threads of the engine, 1 to 1024 [default: auto, one per core]
     #[arg(long, value_name = "N|auto")]

@@ -84,6 +84,8 @@ named! {
         F32 = "f32",
         /// 16-bit brain floats.
         Bf16 = "bf16",
+        /// Eight bits with scales, on a GPU: half the memory of bf16.
+        Fp8 = "fp8",
     }
 }
 

@@ -99,7 +99,7 @@ pub fn run(args: &BenchArgs, config: &Config) -> anyhow::Result<Outcome> {
 }
 
 /// Calls of `batch` callers who differ in voice, persona and seed.
-fn calls(
+pub(super) fn calls(
     config: &Config,
     checkpoint: &Arc<Checkpoint>,
     batch: usize,

@@ -92,7 +92,7 @@ macro_rules! arguments {
     ($(#[$doc:meta])* $name:ident { $($field:ident: $kind:ty,)* }) => {
         $(#[$doc])*
         #[repr(C)]
-        #[derive(Clone, Copy, Debug, bytemuck::NoUninit)]
+        #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
         pub(super) struct $name { $(pub $field: $kind,)* }
     };
 }

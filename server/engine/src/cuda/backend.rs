@@ -97,7 +97,10 @@ impl<M: Machine> Cuda<M> {
     ) -> Done {
         let lanes = x.len() / w.cols;
         let count = lanes * w.rows;
-        let plain = scale.is_none() && bias.is_none() && !add;
+        // A product can add by itself.
+        let plain = scale.is_none()
+            && bias.is_none()
+            && !(add && matches!(w.numbers, Numbers::EightBit { .. }));
         if !add {
             y.resize(&mut self.machine, count)?;
         }
@@ -119,7 +122,7 @@ impl<M: Machine> Cuda<M> {
                 self.raw.address()
             }
         };
-        self.raw_product(w, x, lanes, to)?;
+        self.raw_product(w, x, lanes, to, add && plain)?;
         if plain {
             return Ok(());
         }
@@ -141,6 +144,7 @@ impl<M: Machine> Cuda<M> {
         x: &Buf<Tape<M>>,
         lanes: usize,
         y: Address,
+        add: bool,
     ) -> Done {
         let (outputs, inputs) = (w.rows, w.cols);
         let product = |weights: &M::Memory, x, half| Product {
@@ -151,6 +155,7 @@ impl<M: Machine> Cuda<M> {
             outputs,
             inputs,
             half,
+            add,
         };
         match &w.numbers {
             Numbers::F32(weights) => self.machine.product(product(weights, x.address(), false)),
@@ -233,6 +238,7 @@ impl<M: Machine> Cuda<M> {
             outputs: book.codes,
             inputs: book.dim,
             half: false,
+            add: false,
         })?;
         let args = NearestArgs {
             scores: self.scores.address(),

@@ -119,6 +119,9 @@ impl<M: Machine> Weight<M> {
             });
         }
         let numbers = match dtype {
+            Dtype::F32 if !machine.keeps_numbers() => {
+                Numbers::F32(machine.allocate(4 * rows * cols)?)
+            }
             Dtype::F32 => Numbers::F32(stored(machine, bytemuck::cast_slice(&data.to_f32()))?),
             Dtype::Bf16 => Numbers::Bf16(stored_bf16(machine, data)?),
             Dtype::Q8_0 => eight_bit(machine, rows, cols, data)?,
@@ -133,6 +136,7 @@ impl<M: Machine> Weight<M> {
 
 fn stored_bf16<M: Machine>(machine: &mut M, data: &Data<'_>) -> Result<M::Memory, EngineError> {
     match data {
+        data if !machine.keeps_numbers() => machine.allocate(2 * data.len()),
         Data::Bf16(bits) => stored(machine, bytemuck::cast_slice(bits)),
         Data::F32(values) => {
             let mut halves = vec![bf16::ZERO; values.len()];
@@ -154,7 +158,12 @@ fn eight_bit<M: Machine>(
     let bytes = machine.allocate(rows * blocks * BLOCK)?;
     let scales = machine.allocate(rows * blocks * 4)?;
     let (mut row_bytes, mut row_scales) = (vec![0i8; blocks * BLOCK], vec![0.0f32; blocks]);
-    for row in 0..rows {
+    let rows = if machine.keeps_numbers() {
+        0..rows
+    } else {
+        0..0
+    };
+    for row in rows {
         let part = data.slice(row * cols..(row + 1) * cols);
         let values = part.to_f32();
         for (block, values) in values.chunks(BLOCK).enumerate() {

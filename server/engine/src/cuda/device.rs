@@ -270,7 +270,10 @@ impl Machine for Gpu {
                 bytes,
                 count: 1,
                 ..
-            } => answer(unsafe { result::memcpy_dtod_async(to, from, bytes, stream) }),
+            } => {
+                // SAFETY: the backend names memory that it owns.
+                answer(unsafe { result::memcpy_dtod_async(to, from, bytes, stream) })
+            }
             pieces => {
                 let copy = CUDA_MEMCPY2D {
                     srcXInBytes: 0,
@@ -290,6 +293,7 @@ impl Machine for Gpu {
                     WidthInBytes: pieces.bytes,
                     Height: pieces.count,
                 };
+                // SAFETY: as above; the structure is read before this returns.
                 answer(unsafe { sys::cuMemcpy2DAsync_v2(&copy, stream) }.result())
             }
         }
@@ -314,7 +318,7 @@ impl Machine for Gpu {
     fn product(&mut self, product: Product) -> Done {
         self.bind()?;
         use blas_sys::{cublasComputeType_t, cublasGemmAlgo_t, cublasOperation_t, cudaDataType};
-        let (one, zero) = (1.0f32, 0.0f32);
+        let (one, of_y) = (1.0f32, if product.add { 1.0f32 } else { 0.0 });
         let kind = match product.half {
             true => cudaDataType::CUDA_R_16BF,
             false => cudaDataType::CUDA_R_32F,
@@ -344,7 +348,7 @@ impl Machine for Gpu {
                 product.x as *const c_void,
                 kind,
                 inputs,
-                (&raw const zero).cast(),
+                (&raw const of_y).cast(),
                 product.y as *mut c_void,
                 cudaDataType::CUDA_R_32F,
                 outputs,

@@ -116,6 +116,7 @@ impl Machine for Host {
         } = product;
         // SAFETY: the product names memory of these shapes that the backend owns; x and y are not the same.
         let y = unsafe { std::slice::from_raw_parts_mut(product.y as *mut f32, lanes * outputs) };
+        let put = |y: &mut f32, sum: f32| *y = if product.add { *y + sum } else { sum };
         if product.half {
             // SAFETY: as above.
             let (w, x) = unsafe {
@@ -130,7 +131,8 @@ impl Machine for Host {
                 let w = &w[output * inputs..][..inputs];
                 row.iter_mut().zip(w).for_each(|(to, w)| *to = w.to_f32());
                 for lane in 0..lanes {
-                    y[lane * outputs + output] = dot(&row, &x[lane * inputs..][..inputs]);
+                    let sum = dot(&row, &x[lane * inputs..][..inputs]);
+                    put(&mut y[lane * outputs + output], sum);
                 }
             }
         } else {
@@ -144,7 +146,8 @@ impl Machine for Host {
             for lane in 0..lanes {
                 let x = &x[lane * inputs..][..inputs];
                 for output in 0..outputs {
-                    y[lane * outputs + output] = dot(&w[output * inputs..][..inputs], x);
+                    let sum = dot(&w[output * inputs..][..inputs], x);
+                    put(&mut y[lane * outputs + output], sum);
                 }
             }
         }

@@ -12,7 +12,7 @@ use crate::backend::Done;
 
 use super::args::{Address, Kernel};
 
-/// A matrix product `y = x Wᵀ`, every output a sum in f32 whose order depends on the shape alone.
+/// A matrix product `y = [y +] x Wᵀ`, every output a sum in f32 whose order depends on the shape alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Product {
     /// `[outputs, inputs]`, in `kind`.
@@ -29,6 +29,8 @@ pub struct Product {
     pub inputs: usize,
     /// Whether weights and inputs are bf16; else f32.
     pub half: bool,
+    /// Whether it is added to what `y` holds.
+    pub add: bool,
 }
 
 /// Pieces of one length, copied from one memory to another.
@@ -75,6 +77,11 @@ pub trait Machine: Send + 'static {
 
     /// One line: which machine.
     fn describe(&self) -> String;
+
+    /// Whether it matters what is written; a machine that only counts has no use for numbers.
+    fn keeps_numbers(&self) -> bool {
+        true
+    }
 
     /// `bytes` of memory; what it holds is unspecified.
     ///

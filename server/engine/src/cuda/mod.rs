@@ -11,6 +11,8 @@ mod args;
 mod backend;
 mod buffers;
 mod convolve;
+mod cost;
+mod count;
 #[cfg(feature = "cuda")]
 mod device;
 mod host;
@@ -24,6 +26,8 @@ mod tests;
 
 pub use args::Kernel;
 pub use backend::Cuda;
+pub use cost::Part;
+pub use count::{Count, NoMemory};
 #[cfg(feature = "cuda")]
 pub use device::{Gpu, GpuMemory, OpenError};
 pub use host::{Host, HostMemory};

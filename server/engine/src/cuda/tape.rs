@@ -264,6 +264,10 @@ impl<M: Machine> Machine for Tape<M> {
         self.machine.describe()
     }
 
+    fn keeps_numbers(&self) -> bool {
+        self.machine.keeps_numbers()
+    }
+
     fn allocate(&mut self, bytes: usize) -> Result<M::Memory, EngineError> {
         self.machine.allocate(bytes)
     }

@@ -2,6 +2,7 @@
 
 mod attend;
 mod convolve;
+mod cost;
 mod math;
 mod sample;
 

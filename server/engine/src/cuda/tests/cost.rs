@@ -1,0 +1,93 @@
+//! What a tick asks for, held to what the network needs, so that a launch or a byte too many shows without a GPU.
+
+use std::path::Path;
+
+use slots::call::CallSpec;
+use slots::engine::{Engine, FrameOutput, Readiness, TickPlan};
+use slots::units::{FRAME_SAMPLES, SlotId};
+
+use crate::backend::KvDtype;
+use crate::config::ModelConfig;
+use crate::cuda::machine::Machine;
+use crate::cuda::{Count, Cuda, Host, Part};
+use crate::kernels::Dtype;
+use crate::prepare::CallMaker;
+use crate::voice_model::{EngineOptions, VoiceModel};
+use crate::weights::Checkpoint;
+
+const ROWS: usize = 2;
+
+/// The parts of a recorded tick of [`ROWS`] live rows with full windows.
+fn cost<M: Machine>(machine: M, dtype: Dtype, kv_dtype: KvDtype) -> (ModelConfig, Vec<Part>) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny2/checkpoint");
+    let checkpoint = std::sync::Arc::new(Checkpoint::open(&folder).expect("the fixture"));
+    let options = EngineOptions {
+        positions_max: usize::MAX,
+        ..EngineOptions::serving(checkpoint.config(), ROWS)
+    };
+    let backend = Cuda::new(machine, dtype, kv_dtype);
+    let mut model =
+        VoiceModel::load(backend, &checkpoint, options, &mut |_, _| {}).expect("it is whole");
+    let maker = CallMaker::new(checkpoint.clone(), &["Hm."]);
+    let mut plan = TickPlan::default();
+    for row in 0..ROWS {
+        let call = maker
+            .prepare_within(&CallSpec::default(), usize::MAX)
+            .expect("a call");
+        let slot = SlotId::new(row).expect("few rows");
+        let mut ready = model.seat(slot, call).expect("a seat");
+        while let Readiness::Prefill { .. } = ready {
+            ready = model.prefill(slot).expect("a chunk");
+        }
+        plan.live.push(slot);
+    }
+    let mut out = vec![FrameOutput::idle(); ROWS];
+    for _ in 0..5 {
+        let mic = vec![0.0; ROWS * FRAME_SAMPLES];
+        model.step(&plan, &mic, &mut out).expect("a tick");
+    }
+    (checkpoint.config().clone(), model.backend().tick_cost(1.0))
+}
+
+#[test]
+fn counting_sees_the_tick_that_is_computed() {
+    for (dtype, kv_dtype) in [
+        (Dtype::F32, KvDtype::F32),
+        (Dtype::Bf16, KvDtype::Bf16),
+        (Dtype::Q8_0, KvDtype::Fp8),
+    ] {
+        let (_, counted) = cost(Count::default(), dtype, kv_dtype);
+        let (_, computed) = cost(Host::default(), dtype, kv_dtype);
+        assert_eq!(counted, computed);
+    }
+}
+
+#[test]
+fn a_tick_launches_and_moves_what_the_network_needs_and_no_more() {
+    let (config, parts) = cost(Count::default(), Dtype::Bf16, KvDtype::Bf16);
+    let (lm, dep) = (&config.lm, &config.depformer);
+    let steps = config.codes() as u64;
+    let [_, temporal, depformer, _] = parts[..] else {
+        panic!("{parts:?}");
+    };
+    // Of a layer: two norms, four roundings, four products of which two add, write, attend, join, gate.
+    let layer = 2 + 4 + 4 + 3 + 1;
+    // The sum of embeddings; where the queries are; their angles; output norm, rounding, head; the draw.
+    let around = 1 + 1 + 1 + 3 + 1;
+    assert_eq!(temporal.launches, layer * lm.num_layers as u64 + around);
+    // Of a step: rounding and product in, the embedding, where the queries are; rounding, head, the draw.
+    let step = 2 + 1 + 1 + layer * dep.num_layers as u64 + 2 + 1;
+    assert_eq!(depformer.launches, step * steps);
+
+    let layer_numbers = |dim: usize, ffn: usize| (4 * dim * dim + 3 * dim * ffn) as u64;
+    let numbers =
+        lm.num_layers as u64 * layer_numbers(lm.dim, lm.ffn_dim) + (lm.dim * lm.text_card) as u64;
+    assert_eq!(temporal.weight_bytes, 2 * numbers);
+    let numbers = dep.num_layers as u64 * layer_numbers(dep.dim, dep.ffn_dim)
+        + (dep.dim * (lm.dim + lm.card)) as u64;
+    assert_eq!(depformer.weight_bytes, 2 * numbers * steps);
+    // Heads are filled up to whole eights.
+    let width = lm.num_heads * (lm.dim / lm.num_heads).next_multiple_of(8);
+    let window = (lm.num_layers * lm.context * width) as u64;
+    assert_eq!(temporal.kv_bytes, ROWS as u64 * 2 * 2 * window);
+}
