@@ -440,9 +440,9 @@ impl<M: Machine> Backend for Cuda<M> {
 
     fn describe(&self) -> String {
         let machine = self.machine.describe();
-        let ticks = match self.machine.is_recorded() {
-            true => ", a tick is one graph",
-            false => "",
+        let ticks = match self.machine.records() {
+            true => ", ticks as one graph",
+            false => ", ticks operation by operation",
         };
         format!(
             "{machine}, weights {}, kv {}{ticks}",

@@ -1,5 +1,8 @@
 //! A machine that does nothing and has no memory: for counting what a tick asks for, at any size, anywhere.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use slots::engine::EngineError;
 
 use crate::backend::Done;
@@ -7,15 +10,33 @@ use crate::backend::Done;
 use super::args::{Address, Kernel};
 use super::machine::{Machine, Op, Pieces, Product};
 
-/// Takes everything and does nothing; whatever is read is zero.
-#[derive(Clone, Copy, Debug, Default)]
+/// Takes everything and does nothing; whatever is read is zero. Clones count together.
+#[derive(Clone, Debug, Default)]
 pub struct Count {
     next: Address,
+    held: Arc<AtomicU64>,
+}
+
+impl Count {
+    /// Bytes of memory that are held now.
+    pub fn held_bytes(&self) -> u64 {
+        self.held.load(Relaxed)
+    }
 }
 
 /// Memory that is not there.
 #[derive(Debug)]
-pub struct NoMemory(Address);
+pub struct NoMemory {
+    at: Address,
+    bytes: u64,
+    held: Arc<AtomicU64>,
+}
+
+impl Drop for NoMemory {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.bytes, Relaxed);
+    }
+}
 
 impl Machine for Count {
     type Memory = NoMemory;
@@ -34,11 +55,17 @@ impl Machine for Count {
         self.next += 64;
         let at = self.next;
         self.next += bytes as Address;
-        Ok(NoMemory(at))
+        let bytes = bytes as u64;
+        self.held.fetch_add(bytes, Relaxed);
+        Ok(NoMemory {
+            at,
+            bytes,
+            held: Arc::clone(&self.held),
+        })
     }
 
     fn address(memory: &NoMemory) -> Address {
-        memory.0
+        memory.at
     }
 
     fn zero(&mut self, _at: Address, _bytes: usize) -> Done {

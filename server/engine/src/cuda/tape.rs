@@ -83,9 +83,9 @@ impl<M: Machine> Tape<M> {
         self.counts
     }
 
-    /// Whether ticks are launched whole now.
-    pub(super) fn is_recorded(&self) -> bool {
-        self.graph.is_some()
+    /// Whether ticks are launched whole, as far as is known.
+    pub(super) fn records(&self) -> bool {
+        self.records
     }
 
     /// The operations of the recorded tick.

@@ -11,7 +11,7 @@ mod probe;
 
 use std::fmt;
 
-pub use memory::{Breakdown, MemoryError, Sizing};
+pub use memory::{Breakdown, GPU_FIXED_BYTES, MemoryError, Sizing};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

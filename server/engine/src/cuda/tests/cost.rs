@@ -1,6 +1,7 @@
 //! What a tick asks for, held to what the network needs, so that a launch or a byte too many shows without a GPU.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use slots::call::CallSpec;
 use slots::engine::{Engine, FrameOutput, Readiness, TickPlan};
@@ -10,6 +11,7 @@ use crate::backend::KvDtype;
 use crate::config::ModelConfig;
 use crate::cuda::machine::Machine;
 use crate::cuda::{Count, Cuda, Host, Part};
+use crate::device::{GPU_FIXED_BYTES, Sizing, Target};
 use crate::kernels::Dtype;
 use crate::prepare::CallMaker;
 use crate::voice_model::{EngineOptions, VoiceModel};
@@ -17,20 +19,35 @@ use crate::weights::Checkpoint;
 
 const ROWS: usize = 2;
 
+fn fixture() -> Arc<Checkpoint> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny2/checkpoint");
+    Arc::new(Checkpoint::open(&folder).expect("the fixture"))
+}
+
 /// The parts of a recorded tick of [`ROWS`] live rows with full windows.
 fn cost<M: Machine>(machine: M, dtype: Dtype, kv_dtype: KvDtype) -> (ModelConfig, Vec<Part>) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny2/checkpoint");
-    let checkpoint = std::sync::Arc::new(Checkpoint::open(&folder).expect("the fixture"));
+    let checkpoint = fixture();
+    let model = after_some_ticks(machine, &checkpoint, (dtype, kv_dtype), ROWS);
+    (checkpoint.config().clone(), model.backend().tick_cost(1.0))
+}
+
+/// An engine of `rows` rows, all live.
+fn after_some_ticks<M: Machine>(
+    machine: M,
+    checkpoint: &Arc<Checkpoint>,
+    (dtype, kv_dtype): (Dtype, KvDtype),
+    rows: usize,
+) -> VoiceModel<Cuda<M>> {
     let options = EngineOptions {
         positions_max: usize::MAX,
-        ..EngineOptions::serving(checkpoint.config(), ROWS)
+        ..EngineOptions::serving(checkpoint.config(), rows)
     };
     let backend = Cuda::new(machine, dtype, kv_dtype);
     let mut model =
-        VoiceModel::load(backend, &checkpoint, options, &mut |_, _| {}).expect("it is whole");
-    let maker = CallMaker::new(checkpoint.clone(), &["Hm."]);
+        VoiceModel::load(backend, checkpoint, options, &mut |_, _| {}).expect("it is whole");
+    let maker = CallMaker::new(Arc::clone(checkpoint), &["Hm."]);
     let mut plan = TickPlan::default();
-    for row in 0..ROWS {
+    for row in 0..rows {
         let call = maker
             .prepare_within(&CallSpec::default(), usize::MAX)
             .expect("a call");
@@ -41,12 +58,43 @@ fn cost<M: Machine>(machine: M, dtype: Dtype, kv_dtype: KvDtype) -> (ModelConfig
         }
         plan.live.push(slot);
     }
-    let mut out = vec![FrameOutput::idle(); ROWS];
+    let mut out = vec![FrameOutput::idle(); rows];
     for _ in 0..5 {
-        let mic = vec![0.0; ROWS * FRAME_SAMPLES];
+        let mic = vec![0.0; rows * FRAME_SAMPLES];
         model.step(&plan, &mic, &mut out).expect("a tick");
     }
-    (checkpoint.config().clone(), model.backend().tick_cost(1.0))
+    model
+}
+
+#[test]
+fn the_bytes_that_are_asked_for_are_known_before() {
+    let demo = Arc::new(Checkpoint::demo().expect("the demo"));
+    for (name, checkpoint) in [("fixture", fixture()), ("demo", demo)] {
+        for rows in [1, 8, 64] {
+            for (dtype, kv_dtype) in [(Dtype::Bf16, KvDtype::Bf16), (Dtype::Q8_0, KvDtype::Fp8)] {
+                let machine = Count::default();
+                let options = EngineOptions::serving(checkpoint.config(), rows);
+                let sizing = Sizing {
+                    target: Target::Cuda(0),
+                    dtype,
+                    kv_dtype,
+                    depformer_steps: options.depformer_steps,
+                    prefill_chunk: options.prefill_chunk,
+                    prompt_cache_bytes: 0,
+                };
+                let needed = sizing.bytes_needed(checkpoint.config(), rows);
+                let _model =
+                    after_some_ticks(machine.clone(), &checkpoint, (dtype, kv_dtype), rows);
+                let (held, said) = (machine.held_bytes(), needed.total() - GPU_FIXED_BYTES);
+                let what =
+                    format!("{name}, {rows} rows, {dtype}: {held} held, {said} said, {needed:?}");
+                println!("{what}");
+                // Snapshots of a prompt or two are among what is held.
+                assert!(held <= said + (2 << 20), "{what}");
+                assert!(said <= held + held / 4, "{what}");
+            }
+        }
+    }
 }
 
 #[test]
