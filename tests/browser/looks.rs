@@ -71,26 +71,37 @@ async fn every_page_is_in_order_in_light_dark_and_on_a_phone() {
         }
     }
     let pages = [
-        ("/", "first", "Welcome"),
-        ("/live", "live", "3 of 4 slots free"),
-        ("/talk", "talk", "Ready when you are"),
-        ("/personas", "personas", "Museum guide"),
-        ("/personas/1", "persona", "Version 1"),
-        ("/voices", "voices", "NATF0"),
-        ("/sessions", "sessions", "hung up"),
-        ("/sessions/1", "session", "What the agent said"),
-        ("/system", "system", "API tokens"),
-        ("/nothing-here", "nothing", "Nothing here"),
+        ("/", "first", "Welcome", "vivavoce"),
+        ("/live", "live", "3 of 4 slots free", "Live · vivavoce"),
+        ("/talk", "talk", "Ready when you are", "Talk · vivavoce"),
+        (
+            "/personas",
+            "personas",
+            "Museum guide",
+            "Personas · vivavoce",
+        ),
+        ("/personas/1", "persona", "Version 1", "Persona · vivavoce"),
+        ("/voices", "voices", "NATF0", "Voices · vivavoce"),
+        ("/sessions", "sessions", "hung up", "Sessions · vivavoce"),
+        (
+            "/sessions/1",
+            "session",
+            "What the agent said",
+            "Session 1 · vivavoce",
+        ),
+        ("/system", "system", "API tokens", "System · vivavoce"),
+        ("/nothing-here", "nothing", "Nothing here", "vivavoce"),
     ];
     let mut painted = Vec::new();
     for (look, dark, size) in LOOKS {
         let window = window(dark, size).await;
-        for (at, (path, name, text)) in pages.into_iter().enumerate() {
+        for (at, (path, name, text, title)) in pages.into_iter().enumerate() {
             let what = format!("{name} {look}");
             window.goto(&served.page(path)).await;
             window.sees(text).await;
             window.screenshot(&format!("{name}-{look}")).await;
             is_well(&window, &what).await;
+            assert_eq!(window.client.title().await.expect("a title"), title);
             let errors = window.console_errors().await;
             // The console notes that the page itself came with a 404.
             let told = |line: &String| name == "nothing" && line.contains("404");

@@ -291,6 +291,9 @@ async fn two_operators_who_write_at_once_lose_nothing() {
     ada.until("the half thought", kept, json!(null)).await;
     ada.press("Throw it away").await;
     ada.until("Ada's text again", back, json!(null)).await;
+    ada.sees("What you had written is gone from the form").await;
+    ada.press("Undo").await;
+    ada.until("the half thought again", kept, json!(null)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

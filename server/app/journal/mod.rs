@@ -74,8 +74,8 @@ pub struct Journal {
     live: LiveCalls,
     store: Store,
     recordings: Option<PathBuf>,
-    /// Grows with each commit.
-    commits: watch::Sender<u64>,
+    /// Grows when a list of sessions is not as it was.
+    changes: watch::Sender<u64>,
     /// Recordings whose files are not closed.
     open_recordings: watch::Sender<usize>,
 }
@@ -108,15 +108,15 @@ impl Journal {
             recording::close_lost(&store, folder).await?;
         }
         let (tx, rx) = mpsc::channel(ENTRIES_MAX);
-        let commits = watch::Sender::new(0);
-        tokio::spawn(Writer::new(store.clone(), rx, commits.clone()).run());
+        let changes = watch::Sender::new(0);
+        tokio::spawn(Writer::new(store.clone(), rx, changes.clone()).run());
         let journal = Arc::new(Self {
             tx,
             last_id: AtomicI64::new(last_id),
             live: LiveCalls::default(),
             store,
             recordings,
-            commits,
+            changes,
             open_recordings: watch::Sender::new(0),
         });
         tokio::spawn(retention::keep_sweeping(Arc::downgrade(&journal)));
@@ -128,14 +128,15 @@ impl Journal {
         &self.live
     }
 
-    /// Grows with each commit of the log, for pages that show it.
-    pub fn commits(&self) -> watch::Receiver<u64> {
-        self.commits.subscribe()
+    /// Grows when the log can be read with a session more, or one that is over or has lost something. Running ones that
+    /// only go on change nothing.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     /// Something in the log is not as it was.
     fn changed(&self) {
-        self.commits.send_modify(|commits| *commits += 1);
+        self.changes.send_modify(|changes| *changes += 1);
     }
 
     fn opens_recording(&self) -> OpenRecording {

@@ -23,7 +23,7 @@ const WAITING_MAX: usize = 4_096;
 pub(super) struct Writer {
     store: Store,
     rx: mpsc::Receiver<Entry>,
-    committed: watch::Sender<u64>,
+    changes: watch::Sender<u64>,
     waiting: VecDeque<Entry>,
     /// The database failed, which was said.
     failing: bool,
@@ -35,12 +35,12 @@ impl Writer {
     pub(super) fn new(
         store: Store,
         rx: mpsc::Receiver<Entry>,
-        committed: watch::Sender<u64>,
+        changes: watch::Sender<u64>,
     ) -> Self {
         Self {
             store,
             rx,
-            committed,
+            changes,
             waiting: VecDeque::new(),
             failing: false,
             lost: 0,
@@ -101,7 +101,10 @@ impl Writer {
                     let lost = std::mem::take(&mut self.lost);
                     tracing::info!(lost, "the log of sessions is written again");
                 }
-                self.committed.send_modify(|commits| *commits += 1);
+                let moves = |entry: &Entry| matches!(entry, Entry::Began(_) | Entry::Ended(_));
+                if self.waiting.iter().any(moves) {
+                    self.changes.send_modify(|changes| *changes += 1);
+                }
                 self.waiting.clear_and_answer();
             }
             Err(error) => {
@@ -192,10 +195,10 @@ mod tests {
         );
         assert!(store.session(session).await.is_err());
 
-        let mut commits = journal.commits();
-        commits.mark_unchanged();
+        let mut changes = journal.changes();
+        changes.mark_unchanged();
         store.set_full(false).await;
-        commits.changed().await.unwrap();
+        changes.changed().await.unwrap();
         let kept = store.session(session).await.unwrap();
         assert_eq!(kept.end_reason.as_deref(), Some("hung_up"));
         let timeline = store.session_events(session).await.unwrap();

@@ -86,6 +86,11 @@ fn is(event: &Value, kind: &str) -> bool {
     event["type"] == kind
 }
 
+/// Whether an event says that `what` has changed.
+fn changed(what: &'static str) -> impl Fn(&Value) -> bool {
+    move |event| is(event, "changed") && event["what"] == what
+}
+
 /// The first slot with a call. Which one it is is not said: a persona that was just saved is read in a slot too.
 fn taken(board: &Value) -> &Value {
     let slots = board["slots"].as_array().map_or(&[][..], Vec::as_slice);
@@ -186,8 +191,6 @@ async fn a_page_is_told_what_has_changed_once_it_can_be_read() {
     let mut page = Page::open(&app).await;
     let draft = json!({"name": "Ada", "role_text": ""});
     Asking::of(&app).post("/api/personas", draft).await.good();
-    let changed =
-        |what: &'static str| move |event: &Value| is(event, "changed") && event["what"] == what;
     page.until(changed("personas")).await;
     let caller = app.live("").await;
     page.until(changed("sessions")).await;
@@ -197,6 +200,26 @@ async fn a_page_is_told_what_has_changed_once_it_can_be_read() {
     page.until(changed("sessions")).await;
     let list = Asking::of(&app).get("/api/sessions").await.good();
     assert!(ended(&list["items"][0]), "{list}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_is_told_of_a_call_that_nobody_saw_running() {
+    let app = Setup::echo().slots(1).start().await;
+    let _holder = app.live("").await;
+    newest(&app, |session| session["live_at_ms"].is_i64()).await;
+    let mut page = Page::open(&app).await;
+    let mut refused = app.call("").await;
+    refused.ending().await;
+    let listed = async {
+        loop {
+            page.until(changed("sessions")).await;
+            let list = Asking::of(&app).get("/api/sessions").await.good();
+            if list["items"][0]["end_reason"] == "full" {
+                return;
+            }
+        }
+    };
+    within("news of the refused caller", listed).await;
 }
 
 /// How an operator asks, and what ends that.

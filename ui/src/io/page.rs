@@ -1,7 +1,7 @@
 //! Where the page is, and small things a browser does.
 
 use wasm_bindgen::{JsCast, JsValue};
-use web_sys::{Blob, BlobPropertyBag, HtmlAnchorElement, Url, Window};
+use web_sys::{Blob, BlobPropertyBag, FocusOptions, HtmlAnchorElement, HtmlElement, Url, Window};
 
 pub fn window() -> Window {
     web_sys::window().expect("a page has a window")
@@ -98,6 +98,29 @@ pub fn is_hidden() -> bool {
     window()
         .document()
         .is_some_and(|document| document.hidden())
+}
+
+/// Names the page for the browser's tab and history; empty: only the program.
+pub fn set_title(name: &str) {
+    if let Some(document) = window().document() {
+        document.set_title(&match name {
+            "" => "vivavoce".to_owned(),
+            name => format!("{name} · vivavoce"),
+        });
+    }
+}
+
+/// Moves the keyboard's place to the element with this id, which has to take it.
+pub fn go_to(id: &str) {
+    let element = window()
+        .document()
+        .and_then(|document| document.get_element_by_id(id));
+    if let Some(element) = element.and_then(|element| element.dyn_into::<HtmlElement>().ok()) {
+        // Where the page stands is the router's matter.
+        let stay = FocusOptions::new();
+        stay.set_prevent_scroll(true);
+        let _ = element.focus_with_options(&stay);
+    }
 }
 
 /// Milliseconds since the page came.

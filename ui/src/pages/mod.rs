@@ -11,6 +11,7 @@ mod voices;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos_router::components::{Route, Router, Routes};
+use leptos_router::hooks::use_location;
 use leptos_router::path;
 use wire::api::account::{Account, Role};
 
@@ -67,6 +68,16 @@ pub fn App() -> impl IntoView {
 #[component]
 fn Operator() -> impl IntoView {
     let ask = Ask::provide();
+    let path = use_location().pathname;
+    Effect::new(move |before: Option<String>| {
+        let path = path.get();
+        page::set_title(&title(path.strip_prefix(&*page::base()).unwrap_or(&path)));
+        // Whoever hears the page, or goes through it by keys, is where the new one begins.
+        if before.is_some_and(|before| before != path) {
+            page::go_to("main");
+        }
+        path
+    });
     view! {
         <div class="desk">
             <nav aria-label="Main">
@@ -100,9 +111,29 @@ fn Operator() -> impl IntoView {
     }
 }
 
+/// What the browser calls a page, by its path below the root.
+fn title(path: &str) -> String {
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    match (parts.next(), parts.next()) {
+        (Some("live"), _) => "Live".to_owned(),
+        (Some("talk"), _) => "Talk".to_owned(),
+        (Some("personas"), None) => "Personas".to_owned(),
+        (Some("personas"), Some(_)) => "Persona".to_owned(),
+        (Some("voices"), _) => "Voices".to_owned(),
+        (Some("sessions"), None) => "Sessions".to_owned(),
+        (Some("sessions"), Some(number)) => format!("Session {number}"),
+        (Some("system"), _) => "System".to_owned(),
+        _ => String::new(),
+    }
+}
+
 /// A new operator's first page: a call, and what is next.
 #[component]
 fn First() -> impl IntoView {
+    let me = expect_context::<Me>();
+    let password_set = move || {
+        me.0.with(|me| matches!(me, Some(Ok(account)) if account.password_set))
+    };
     view! {
         <h1>"Welcome"</h1>
         <p class="lead">"Everything is running. Call the default persona to hear it; then make it your own."</p>
@@ -111,7 +142,7 @@ fn First() -> impl IntoView {
         <ul>
             <li><To path="/personas">"Write a persona"</To>" and share it by a link"</li>
             <li><To path="/live">"Watch the slots"</To>" and whether the box keeps real time"</li>
-            <li><To path="/system">"Set a password"</To>" before other machines can reach this one"</li>
+            {move || (!password_set()).then(|| view! { <li><To path="/system">"Set a password"</To>" before other machines can reach this one"</li> })}
         </ul>
     }
 }

@@ -37,8 +37,8 @@ pub fn SignIn() -> impl IntoView {
             }.into_any(),
         }}
         <form on:submit=submit>
-            <label>"Password"<input type="password" autocomplete="current-password" required bind:value=password /></label>
-            <button type="submit">"Sign in"</button>
+            <label>"Password"<input type="password" autocomplete="current-password" autofocus required bind:value=password /></label>
+            <button type="submit" class="main">"Sign in"</button>
         </form>
         <LastTrouble problem=problem />
     }

@@ -11,6 +11,7 @@ use wire::api::account::ApiToken;
 use wire::api::live::{Changed, LiveEvent};
 use wire::api::system::{Check, CheckState, System, Tls};
 
+use super::Me;
 use crate::io::listing::Listing;
 use crate::io::{events, page};
 use crate::view::loaded::Loaded;
@@ -49,12 +50,15 @@ pub fn SystemPage() -> impl IntoView {
 
 #[component]
 fn Facts(system: System) -> impl IntoView {
+    let me = expect_context::<Me>();
+    let through_https =
+        me.0.with(|me| matches!(me, Some(Ok(account)) if account.secure));
     let settings = system.settings.into_iter().map(|setting| view! {
         <tr><td>{setting.name}</td><td>{setting.value}</td><td class="quiet">{setting.source}</td></tr> }).collect_view();
     view! {
         <ul class="checks">{system.checks.into_iter().map(|check| view! { <CheckLine check=check /> }).collect_view()}</ul>
         <dl><dt>"Program"</dt><dd>"vivavoce "{system.version}</dd><dt>"Model"</dt><dd>{system.model}</dd>
-            <dt>"TLS"</dt><dd>{tls(&system.tls)}</dd></dl>
+            <dt>"TLS"</dt><dd>{tls(&system.tls, through_https)}</dd></dl>
         <details><summary>"Licences"</summary><ul>{system.licences.into_iter().map(|line| view! { <li>{line}</li> }).collect_view()}</ul></details>
         <details><summary>"Limits"</summary><dl>{system.limits.into_iter().map(|(what, much)| view! { <dt>{what}</dt><dd>{much}</dd> }).collect_view()}</dl></details>
         <details><summary>"Settings"</summary><div class="scroll"><table><thead><tr><th scope="col">"Name"</th><th scope="col">"Value"</th><th scope="col">"From"</th></tr></thead>
@@ -72,8 +76,10 @@ fn CheckLine(check: Check) -> impl IntoView {
     view! { <li><span class=class>{word}</span><b>{check.name}</b><span>{check.text}</span></li> }
 }
 
-fn tls(tls: &Tls) -> String {
+/// `through_https`: this page came over https, if not from here then from a proxy.
+fn tls(tls: &Tls, through_https: bool) -> String {
     match tls {
+        Tls::Off if through_https => "Off here; a proxy before this server has https.".to_owned(),
         Tls::Off => "Off: browsers give a microphone to pages of this machine only.".to_owned(),
         Tls::SelfSigned {
             fingerprint,

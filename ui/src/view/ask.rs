@@ -1,21 +1,26 @@
 //! Asking before an act that cannot be taken back, and offering to take back one that can.
 
+use std::sync::Arc;
+
 use leptos::html;
 use leptos::prelude::*;
+
+/// What is done later. Not a callback of the place that asks: that may be gone by then.
+type Act = Arc<dyn Fn() + Send + Sync>;
 
 /// A question with one way to go on; the other is to leave everything as it is.
 #[derive(Clone)]
 struct Question {
     text: String,
     go_on: &'static str,
-    then: Callback<()>,
+    then: Act,
 }
 
 /// What was done, and how to undo it.
 #[derive(Clone)]
 struct Done {
     text: String,
-    undo: Callback<()>,
+    undo: Act,
 }
 
 /// Handed to every page through the context.
@@ -42,20 +47,18 @@ impl Ask {
         go_on: &'static str,
         then: impl Fn() + Send + Sync + 'static,
     ) {
-        let then = Callback::new(move |()| then());
         self.question.set(Some(Question {
             text: text.into(),
             go_on,
-            then,
+            then: Arc::new(then),
         }));
     }
 
     /// Says what was done, until it is undone or put away.
     pub fn offer_undo(self, text: impl Into<String>, undo: impl Fn() + Send + Sync + 'static) {
-        let undo = Callback::new(move |()| undo());
         self.done.set(Some(Done {
             text: text.into(),
-            undo,
+            undo: Arc::new(undo),
         }));
     }
 }
@@ -77,7 +80,7 @@ pub fn AskPlace(ask: Ask) -> impl IntoView {
     let go_on = move |_| {
         if let Some(question) = ask.question.get_untracked() {
             ask.question.set(None);
-            question.then.run(());
+            (question.then)();
         }
     };
     view! {
@@ -91,7 +94,7 @@ pub fn AskPlace(ask: Ask) -> impl IntoView {
         </dialog>
         <div role="status">{move || ask.done.get().map(|done| view! {
             <div class="toast"><span>{done.text}</span>
-                <button type="button" class="plain" on:click=move |_| { ask.done.set(None); done.undo.run(()) }>"Undo"</button>
+                <button type="button" class="plain" on:click=move |_| { (done.undo)(); ask.done.set(None) }>"Undo"</button>
                 <button type="button" class="plain" aria-label="Put this away" on:click=move |_| ask.done.set(None)>"×"</button></div>
         })}</div>
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::broadcast::error::TryRecvError;
 use tokio::task::spawn_blocking;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval};
 use wire::api::HealthState;
 use wire::api::live::{
     Board, CallView, Changed, DeviceView, LiveEvent, PromptCache, SlotPhase, SlotView, TickSecond,
@@ -22,14 +22,13 @@ use crate::web::health;
 const LOOKS: u32 = 4;
 /// Seconds between two questions to the device about its memory.
 const DEVICE_SECONDS: u32 = 5;
-/// How long the log may take to write what a page is about to be told.
-const COMMIT_WITHIN: Duration = Duration::from_secs(2);
 
 /// Runs until the desk is gone.
 pub(in crate::web) async fn sample(desk: impl Fn() -> Option<Desk>) {
     let mut pace = interval(Duration::from_secs(1) / LOOKS);
     pace.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let Some(mut news) = desk().map(|desk| desk.news()) else {
+    let Some((mut news, mut log)) = desk().map(|desk| (desk.news(), desk.journal().changes()))
+    else {
         return;
     };
     let mut last = Last::default();
@@ -50,9 +49,13 @@ pub(in crate::web) async fn sample(desk: impl Fn() -> Option<Desk>) {
         }
         if feed.pages() > 0 {
             feed.tell(&board_event(&desk));
-            if last.sessions_changed(&desk) {
-                tell_once_committed(desk.clone());
-            }
+        }
+        // Told once it can be read, however short the call was.
+        if log.has_changed().unwrap_or(false) {
+            log.mark_unchanged();
+            feed.tell(&LiveEvent::Changed {
+                what: Changed::Sessions,
+            });
         }
         loop {
             match news.try_recv() {
@@ -64,22 +67,12 @@ pub(in crate::web) async fn sample(desk: impl Fn() -> Option<Desk>) {
     }
 }
 
-/// Tells pages that the log has changed as soon as it shows the change.
-fn tell_once_committed(desk: Desk) {
-    tokio::spawn(async move {
-        // A log that cannot be written is no reason to say nothing.
-        let _ = timeout(COMMIT_WITHIN, desk.journal().flush()).await;
-        desk.tell(Changed::Sessions);
-    });
-}
-
 /// What was there at the last look.
 #[derive(Default)]
 struct Last {
     steps: u64,
     sum_us: u64,
     late: u64,
-    sessions: Vec<i64>,
     device_asked: u32,
 }
 
@@ -117,14 +110,6 @@ impl Last {
                 desk.feed().set_device_bytes(bytes);
             });
         }
-    }
-
-    fn sessions_changed(&mut self, desk: &Desk) -> bool {
-        let calls = desk.journal().live().all();
-        let sessions: Vec<i64> = calls.iter().map(|call| call.session).collect();
-        let changed = sessions != self.sessions;
-        self.sessions = sessions;
-        changed
     }
 }
 

@@ -128,7 +128,17 @@ fn Editor(persona: Persona) -> impl IntoView {
         event.prevent_default();
         save.run(());
     };
-    let undo = move |_| take.run(saved.get_untracked());
+    // What somebody wrote goes only if it can come back.
+    let ask = expect_context::<Ask>();
+    let drop_for = move |persona: Persona| {
+        let (written, grown_from) = (form.get_untracked(), base.get_untracked());
+        take.run(persona);
+        ask.offer_undo("What you had written is gone from the form.", move || {
+            let _ = form.try_set(written.clone());
+            let _ = base.try_set(grown_from);
+        });
+    };
+    let undo = move |_| drop_for(saved.get_untracked());
     // Another operator's save: taken over where nothing is written, told where something is.
     events::follow(move |event| {
         let changed = LiveEvent::Changed {
@@ -158,7 +168,7 @@ fn Editor(persona: Persona) -> impl IntoView {
     });
     let take_theirs = Callback::new(move |()| {
         if let Some(theirs) = conflict.get_untracked() {
-            take.run(theirs);
+            drop_for(theirs);
         }
     });
     view! {
