@@ -16,6 +16,9 @@ device=${2:-cuda:0}
 reference=$here/../../server/engine/tests/fixtures/tiny2
 out=${GPU_CHECK_OUT:-$(mktemp -d)}
 whole_s=470
+# For trying this script itself: another model, fewer callers.
+model=${GPU_CHECK_MODEL:-random}
+callers=${GPU_CHECK_CALLERS:-72}
 
 [ -x "$binary" ] || { echo "check: no program at $binary; build one with .ci/cuda --release" >&2; exit 2; }
 [ -d "$reference/goldens" ] || { echo "check: no recorded outputs at $reference" >&2; exit 2; }
@@ -65,12 +68,58 @@ if command -v nvidia-smi > /dev/null; then
 fi
 echo
 
+# paced SLOTS: a server with random weights of the published size, all its callers at once in real time, and four who come
+# while they talk. The server is gone at the end.
+paced() {
+  local slots=$1 log=$out/server.txt began=$SECONDS pid address='' joiners result
+  "$binary" serve --model "$model" --device "$device" --slots $((slots + 4)) --kv-dtype bf16 --admission off \
+    --listen 127.0.0.1:0 --data-dir "$out/data" > "$log" 2>&1 &
+  pid=$!
+  until grep -q 'ready' "$log" || ! kill -0 "$pid" 2> /dev/null || [ $((SECONDS - began)) -gt 90 ]; do sleep 1; done
+  address=$(grep -o 'http://[0-9.:]*' "$log" | head -n 1)
+  if [ -n "$address" ] && grep -q 'ready' "$log"; then
+    (
+      sleep 12
+      "$binary" load --url "$address" --sessions 4 --frames 100 > "$out/joiners.txt" 2>&1
+      printf 'memory used while %s callers talk: ' "$slots"
+      nvidia-smi --query-gpu=memory.used --format=csv,noheader | tr '\n' ' '
+    ) > "$out/memory.txt" 2> /dev/null &
+    joiners=$!
+    step "paced-$slots" 60 load --url "$address" --sessions "$slots" --frames 375 --json
+    result=$?
+    wait "$joiners"
+    # The server's own figures, by nothing but the shell.
+    exec 3<> "/dev/tcp/127.0.0.1/${address##*:}" && printf 'GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n' >&3 &&
+      grep -aE '^vivavoce_(tick|deficit|late|deadline)' <&3 > "$out/ticks.txt"
+    exec 3>&-
+  else
+    result=1
+    printf '%-12s %-8s %4d s  the server did not start: %s\n' "paced-$slots" FAIL $((SECONDS - began)) "$(tail -n 1 "$log" | cut -c1-150)"
+  fi
+  kill -TERM "$pid" 2> /dev/null
+  wait "$pid" 2> /dev/null
+  [ "$result" = 0 ] || failed=1
+}
+
 if step probe 60 doctor --device "$device" --json; then
-  step verify-f32 100 verify --reference "$reference" --device "$device" --dtype f32
-  step verify-bf16 60 verify --reference "$reference" --device "$device" --dtype bf16
-  step rows-f32 60 verify --reference "$reference" --device "$device" --rows --dtype f32
-  step rows-bf16 60 verify --reference "$reference" --device "$device" --rows --dtype bf16
-  step sweep 220 bench --model random --device "$device" --batch 1,8,32,64,16,4,2 --ticks 50 --warmup 5 --seconds 8
+  step kernels-f32 40 verify --reference "$reference" --device "$device" --kernels --dtype f32
+  step kernels-bf16 40 verify --reference "$reference" --device "$device" --kernels --dtype bf16
+  step kernels-8bit 40 verify --reference "$reference" --device "$device" --kernels --dtype q8_0 --kv-dtype fp8
+  step verify-f32 60 verify --reference "$reference" --device "$device" --dtype f32
+  step verify-bf16 40 verify --reference "$reference" --device "$device" --dtype bf16
+  step rows-f32 40 verify --reference "$reference" --device "$device" --rows --dtype f32
+  step rows-bf16 40 verify --reference "$reference" --device "$device" --rows --dtype bf16
+  step rows-fp8 40 verify --reference "$reference" --device "$device" --rows --dtype bf16 --kv-dtype fp8
+  measure="--model $model --ticks 50 --warmup 5 --seconds 6"
+  # shellcheck disable=SC2086 # words are wanted
+  step sweep-bf16 120 bench $measure --device "$device" --dtype bf16 --kv-dtype bf16 --batch 16,32,64
+  paced "$callers"
+  # shellcheck disable=SC2086
+  step sweep-fp8 90 bench $measure --device "$device" --dtype bf16 --kv-dtype fp8 --batch 64,128
+  # shellcheck disable=SC2086
+  step sweep-25 60 bench $measure --device "$device" --dtype bf16 --kv-dtype bf16 --fill 25 --batch 64
+  # shellcheck disable=SC2086
+  step sweep-8bit 60 bench $measure --device "$device" --dtype q8_0 --kv-dtype fp8 --batch 12
 fi
 
 echo
@@ -89,11 +138,23 @@ section() {
 }
 grep -iE 'gpu|cuda|device|memory' "$out/probe.txt" > "$out/device.txt"
 section 'device and memory' "$out/device.txt" 20
-section 'callers at once: ms a tick, RTF, memory' "$out/sweep.txt" 12
+for name in sweep-bf16 sweep-25 sweep-fp8 sweep-8bit; do
+  section "$name: ms a tick, RTF, memory" "$out/$name.txt" 8
+done
+section 'four who came while the others talked' "$out/joiners.txt" 8
+section 'ticks of the server' "$out/ticks.txt" 20
+section 'memory' "$out/memory.txt" 2
+cat << 'REACH'
+
+== to reach on one H200, full windows (median ms a tick)
+bf16 keys and values   B 16: 14   B 32: 22   B 64: 38      72 callers in real time
+fp8 keys and values    B 64: 24   B 128: 42                128 callers in real time
+8-bit weights, fp8 keys and values, 24 GB card at 1 TB/s   12 callers in real time
+REACH
 for at in "${!names[@]}"; do
   name=${names[at]}
   [ "${results[at]}" = ok ] && continue
-  [ "$name" = sweep ] || section "$name, last lines of its output" "$out/$name.txt" 30
+  section "$name, last lines of its output" "$out/$name.txt" 30
   section "$name, last lines of its error stream" "$out/$name.txt.err" 10
 done
 

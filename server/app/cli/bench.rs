@@ -64,8 +64,8 @@ pub struct BenchArgs {
     /// needs no GPU
     #[arg(long, conflicts_with = "cases")]
     pub plan: bool,
-    /// For --plan: how full the windows are, in percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 100, requires = "plan", value_parser = clap::value_parser!(u8).range(1..=100))]
+    /// How full the windows of the callers are, in percent; not for --cases
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, conflicts_with = "cases", value_parser = clap::value_parser!(u8).range(1..=100))]
     pub fill: u8,
     /// For --plan: the card whose memory bandwidth the floor is for
     #[arg(

@@ -106,7 +106,7 @@ pub fn calibrate<B: Backend>(
             ready = model.prefill(slot)?;
         }
     }
-    model.stand_late()?;
+    model.stand_late(1.0)?;
     let mic = vec![0.0; rows.len() * FRAME_SAMPLES];
     let mut out = vec![FrameOutput::idle(); rows.len()];
     let mut plan = TickPlan::default();

@@ -190,12 +190,16 @@ impl Place {
     }
 }
 
-/// Number format of the transformers' weights for `checkpoint`.
+/// Number formats of the transformers' weights, and of their keys and values, for `checkpoint`.
 ///
 /// # Errors
 /// The device cannot be used; one line with the cure.
-pub fn weight_dtype(config: &Config, checkpoint: &Checkpoint) -> anyhow::Result<WeightDtype> {
-    Ok(Place::new(config, checkpoint)?.dtype)
+pub fn number_formats(
+    config: &Config,
+    checkpoint: &Checkpoint,
+) -> anyhow::Result<(WeightDtype, RingDtype)> {
+    let place = Place::new(config, checkpoint)?;
+    Ok((place.dtype, place.kv_dtype))
 }
 
 /// What memory is reckoned with, and the bytes that are free where it is needed.

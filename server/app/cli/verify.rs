@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use clap::{Args, ValueHint};
 use engine::backend::Backend;
-use engine::verify::{Check, Measure, Report, VerifyError, verify, verify_rows};
+use engine::verify::{Check, Measure, Report, VerifyError, verify, verify_kernels, verify_rows};
 use engine::weights::Checkpoint;
 use slots::engine::EngineError;
 
-use super::engine::{WithBackend, weight_dtype, with_backend};
+use super::engine::{WithBackend, number_formats, with_backend};
 use super::{Outcome, note, tell};
 use crate::config::flags::EngineFlags;
-use crate::config::values::{DeviceChoice, Dtype, ThreadCount};
+use crate::config::values::{DeviceChoice, Dtype, KvDtype, ThreadCount};
 use crate::config::{Config, Flags};
 
 /// Compare this build and device with recorded outputs of the reference
@@ -40,9 +40,15 @@ pub struct VerifyArgs {
     /// Instead of comparing with recordings: check that a call's bits do not depend on other rows
     #[arg(long)]
     pub rows: bool,
+    /// Instead of comparing with recordings: check every operation of the device against the CPU's
+    #[arg(long, conflicts_with = "rows")]
+    pub kernels: bool,
     /// Number format of the weights
     #[arg(long, value_name = "f32|bf16|q8_0", default_value = "f32")]
     pub dtype: Dtype,
+    /// Number format of the attention memory; auto is f32 beside f32 weights, else bf16 [default: auto]
+    #[arg(long, value_name = "auto|f32|bf16|fp8")]
+    pub kv_dtype: Option<KvDtype>,
     /// Where it runs [default: auto]
     #[arg(long, value_name = "auto|cpu|cuda:N")]
     pub device: Option<DeviceChoice>,
@@ -60,6 +66,7 @@ impl VerifyArgs {
         Flags {
             engine: EngineFlags {
                 dtype: Some(self.dtype),
+                kv_dtype: self.kv_dtype,
                 device: self.device,
                 threads: self.threads,
                 ..EngineFlags::default()
@@ -75,7 +82,7 @@ impl VerifyArgs {
 /// One line: what cannot be read.
 pub fn run(args: VerifyArgs, config: Config) -> anyhow::Result<Outcome> {
     let checkpoint = Arc::new(Checkpoint::open(&args.reference.join("checkpoint"))?);
-    let dtype = weight_dtype(&config, &checkpoint)?;
+    let (dtype, kv_dtype) = number_formats(&config, &checkpoint)?;
     let report = with_backend(
         &config,
         &checkpoint,
@@ -83,6 +90,7 @@ pub fn run(args: VerifyArgs, config: Config) -> anyhow::Result<Outcome> {
             args: &args,
             checkpoint: &checkpoint,
             dtype,
+            kv_dtype,
         },
     )??;
     match args.json {
@@ -100,6 +108,7 @@ struct Compare<'a> {
     args: &'a VerifyArgs,
     checkpoint: &'a Arc<Checkpoint>,
     dtype: engine::kernels::Dtype,
+    kv_dtype: engine::backend::KvDtype,
 }
 
 impl WithBackend for Compare<'_> {
@@ -116,9 +125,12 @@ impl WithBackend for Compare<'_> {
                 note(format_args!("comparing {topic}"));
             }
         };
-        match self.args.rows {
-            true => verify_rows(self.checkpoint, &mut make, &mut progress),
-            false => verify(&self.args.reference, self.dtype, &mut make, &mut progress),
+        if self.args.kernels {
+            verify_kernels(self.dtype, self.kv_dtype, &mut make, &mut progress)
+        } else if self.args.rows {
+            verify_rows(self.checkpoint, &mut make, &mut progress)
+        } else {
+            verify(&self.args.reference, self.dtype, &mut make, &mut progress)
         }
     }
 }

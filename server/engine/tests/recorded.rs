@@ -7,7 +7,7 @@ use engine::cuda::{Cuda, Host};
 use engine::kernels::Dtype;
 use engine::native::Native;
 use engine::tensor::TensorBackend;
-use engine::verify::{Measure, Report, verify, verify_rows};
+use engine::verify::{Measure, Report, verify, verify_kernels, verify_rows};
 use engine::weights::Checkpoint;
 
 fn fixture() -> PathBuf {
@@ -146,5 +146,18 @@ fn a_call_has_the_same_bits_beside_others_on_a_recycled_row_and_from_a_snapshot(
         let mut make = || Ok(gpu(dtype, kv_dtype, false));
         let gpu = verify_rows(&checkpoint, &mut make, &mut |_| {}).expect("comparable");
         assert_eq!(failures(&gpu), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn every_operation_of_a_gpu_is_that_of_the_cpu_in_every_format() {
+    for (dtype, kv_dtype, backward) in [
+        (Dtype::Bf16, KvDtype::F32, true),
+        (Dtype::Q8_0, KvDtype::Fp8, false),
+    ] {
+        let mut make = || Ok(gpu(dtype, kv_dtype, backward));
+        let report = verify_kernels(dtype, kv_dtype, &mut make, &mut |_| {}).expect("comparable");
+        assert_eq!(failures(&report), Vec::<String>::new());
+        assert!(report.checks.len() > 30, "{}", report.checks.len());
     }
 }

@@ -74,7 +74,7 @@ pub fn run(args: &BenchArgs, config: &Config) -> anyhow::Result<Outcome> {
             true => tell(serde_json::to_string(&line.json(config, &device))?),
             false => {
                 if done.is_empty() {
-                    tell(heading(config, &device, &line));
+                    tell(heading(config, &device, &line, args.fill));
                 }
                 tell(line.row());
             }
@@ -157,7 +157,7 @@ impl WithBackend for Measure<'_> {
             }
             plan.live.push(slot);
         }
-        model.stand_late()?;
+        model.stand_late(f64::from(self.args.fill) / 100.0)?;
 
         let noise = noise(NOISE_FRAMES * batch * FRAME_SAMPLES);
         let mut frames = noise.chunks_exact(batch * FRAME_SAMPLES).cycle();
@@ -306,13 +306,17 @@ impl Line {
     }
 }
 
-fn heading(config: &Config, device: &str, line: &Line) -> String {
+fn heading(config: &Config, device: &str, line: &Line, fill: u8) -> String {
+    let fill = match fill {
+        100 => "full".to_owned(),
+        percent => format!("{percent} % full"),
+    };
     let boost = match &line.boost {
         Some(boost) => format!(", real-time scheduling: {boost}"),
         None => String::new(),
     };
     format!(
-        "{} on {device}, order {}, every window full{boost}\n   B  ms median     ms p99  RTF per stream    resident      engine",
+        "{} on {device}, order {}, every window {fill}{boost}\n   B  ms median     ms p99  RTF per stream    resident      engine",
         config.model, config.order
     )
 }

@@ -9,6 +9,7 @@ mod codec;
 mod conversation;
 mod depformer;
 mod goldens;
+mod kernels;
 mod rows;
 mod temporal;
 mod text;
@@ -26,6 +27,7 @@ use crate::weights::LoadError;
 
 pub use goldens::GoldenError;
 use goldens::Goldens;
+pub use kernels::verify_kernels;
 pub use rows::verify_rows;
 
 /// One compared quantity.
