@@ -3,7 +3,8 @@
 //! Lives here: finding or installing both, [`Chromium`] (one window of a fresh profile), waiting for what a page shows.
 //! May not live here: what the pages of this project look like.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -19,12 +20,17 @@ use tempfile::TempDir;
 /// The longest any test waits for anything. Only a failing test ever does.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
+/// How long a browser may take to end.
+const GONE_WITHIN: Duration = Duration::from_secs(20);
+
 const CURE: &str = "apt-get install chromium chromium-driver";
 
 /// One window of a fresh profile. Gone when dropped.
 pub struct Chromium {
     pub client: Client,
     driver: Child,
+    port: u16,
+    session: String,
     _profile: TempDir,
 }
 
@@ -152,9 +158,12 @@ impl Chromium {
             .connect(&format!("http://127.0.0.1:{port}"))
             .await
             .expect("Chromium starts");
+        let session = client.session_id().await.expect("the driver answers");
         let chromium = Self {
             client,
             driver,
+            port,
+            session: session.expect("a session has begun"),
             _profile: profile,
         };
         if window.dark {
@@ -308,11 +317,27 @@ pub async fn pause() {
 
 impl Drop for Chromium {
     fn drop(&mut self) {
-        // The driver ends its browser with it.
-        let _ = Command::new("kill")
-            .arg(self.driver.id().to_string())
-            .status();
+        // A driver that is killed leaves its browser behind, so it is asked to end it first.
+        if self.end_session().is_err() {
+            eprintln!("a browser may be left running: its driver does not answer");
+        }
+        let _ = self.driver.kill();
         let _ = self.driver.wait();
+    }
+}
+
+impl Chromium {
+    /// Ends the browser, and returns when that is done. Without the client, which cannot be waited for here.
+    fn end_session(&self) -> std::io::Result<()> {
+        let mut driver = TcpStream::connect(("127.0.0.1", self.port))?;
+        driver.set_read_timeout(Some(GONE_WITHIN))?;
+        let path = format!("/session/{}", self.session);
+        write!(
+            driver,
+            "DELETE {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+        )?;
+        // Whatever it says, it has ended the session by then.
+        driver.read(&mut [0]).map(drop)
     }
 }
 

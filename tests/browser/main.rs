@@ -8,6 +8,7 @@ mod cut;
 mod looks;
 mod operator;
 mod served;
+mod system;
 mod talk;
 mod ui_files;
 mod voices;

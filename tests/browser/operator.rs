@@ -45,7 +45,7 @@ pub async fn sign_in(window: &Chromium, page: &str) {
 }
 
 /// Presses the button of the question that is being asked.
-async fn confirm(window: &Chromium) {
+pub async fn confirm(window: &Chromium) {
     let script = "const b = document.querySelector('dialog[open] button.danger'); if (!b) return null; b.click(); return true";
     window.until("a question", script, json!(null)).await;
 }

@@ -94,7 +94,7 @@ impl AccessError {
                 "set a password first (System page, or `vivavoce password`), or connect without the proxy"
             }
             Self::Origin { .. } => {
-                "open the page that this server serves at /; a front end of your own on another site is let in with --allow-origin"
+                "open the page that this server serves at /; a proxy before it has to pass `Host` on unchanged; a front end of your own on another site is let in with --allow-origin"
             }
         }
     }

@@ -46,6 +46,12 @@ pub fn LivePage() -> impl IntoView {
             ))
         })
     };
+    let quantiles = Memo::new(move |_| {
+        board.with(|board| {
+            let board = board.as_ref();
+            board.map_or((0, 0), |board| (board.tick_p50_us, board.tick_p99_us))
+        })
+    });
     let ask = expect_context::<Ask>();
     let ear = Ear::new();
     let drain = move |_| {
@@ -63,7 +69,7 @@ pub fn LivePage() -> impl IntoView {
             <span role="status">{move || sign.get().word}<span class="unseen">": "</span>" "<span class="figure">{move || sign.get().why}</span></span>
             <span class="figure">{figures}</span>
         </div>
-        <Ticks seconds=seconds />
+        <Ticks seconds=seconds quantiles=quantiles />
         <h2 class="unseen">"Slots"</h2>
         <div class="tiles">
             {move || (0..slots.get()).map(|row| view! { <Tile row=row board=board problem=problem ear=ear /> }).collect_view()}

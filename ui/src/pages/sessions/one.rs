@@ -17,6 +17,9 @@ use crate::view::player::Player;
 use crate::view::to::To;
 use crate::view::waves::CallShape;
 
+/// How often a running call is asked what was said in it, in seconds.
+const SAID_EVERY_S: u32 = 3;
+
 #[component]
 pub fn SessionPage() -> impl IntoView {
     let params = use_params_map();
@@ -38,15 +41,27 @@ fn Session(id: i64) -> impl IntoView {
     session.ask(format!("api/sessions/{id}"));
     said.ask(format!("api/sessions/{id}/transcript"));
     // What a running call becomes; one that is over does not change any more.
-    events::follow(move |event| {
-        let runs = |answer: &Option<api::Answer<SessionDetail>>| matches!(answer, Some(Ok(detail)) if detail.summary.ended_at_ms.is_none());
-        let changed = LiveEvent::Changed {
+    let runs = move || {
+        session.answer.with_untracked(
+            |answer| matches!(answer, Some(Ok(detail)) if detail.summary.ended_at_ms.is_none()),
+        )
+    };
+    let ask_said = move || said.ask(format!("api/sessions/{id}/transcript"));
+    let seconds = StoredValue::new(0_u32);
+    events::follow(move |event| match event {
+        LiveEvent::Changed {
             what: Changed::Sessions,
-        };
-        if event == changed && session.answer.with_untracked(runs) {
+        } if runs() => {
             session.ask(format!("api/sessions/{id}"));
-            said.ask(format!("api/sessions/{id}/transcript"));
+            ask_said();
         }
+        LiveEvent::Second(_) if runs() => {
+            seconds.update_value(|seconds| *seconds += 1);
+            if seconds.get_value().is_multiple_of(SAID_EVERY_S) {
+                ask_said();
+            }
+        }
+        _ => {}
     });
     let problem = RwSignal::new(None);
     let ask = expect_context::<Ask>();
@@ -66,6 +81,7 @@ fn Session(id: i64) -> impl IntoView {
             });
         });
     };
+    let missing = Memo::new(move |_| session.answer.with(|answer| matches!(answer, Some(Err(_)))));
     let there = move || session.answer.with(|answer| matches!(answer, Some(Ok(_))));
     let recorded = move || {
         session
@@ -76,8 +92,9 @@ fn Session(id: i64) -> impl IntoView {
         <p><To path="/sessions">"All sessions"</To></p>
         <h1>"Session "{id}</h1>
         <Loaded answer=session.answer show={move |detail: SessionDetail| view! { <Detail id=id detail=detail /> }} />
-        <section><h2>"What the agent said"</h2>
-            <Loaded answer=said.answer show={move |said: Page<TranscriptPiece>| view! { <Said pieces=said.items /> }} /></section>
+        {move || (!missing.get()).then(|| view! {
+            <section><h2>"What the agent said"</h2>
+                <Loaded answer=said.answer show={move |said: Page<TranscriptPiece>| view! { <Said pieces=said.items /> }} /></section> })}
         <LastTrouble problem=problem />
         {move || there().then(|| view! {
             <div class="actions">
