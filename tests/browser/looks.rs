@@ -41,7 +41,7 @@ async fn window(dark: bool, size: (u32, u32)) -> Chromium {
     window
 }
 
-async fn is_well(window: &Chromium, what: &str) {
+pub async fn is_well(window: &Chromium, what: &str) {
     let found = window.client.execute(AUDIT, vec![]).await;
     assert_eq!(found.expect("the audit runs"), json!([]), "{what}");
 }
@@ -118,6 +118,58 @@ async fn every_page_is_in_order_in_light_dark_and_on_a_phone() {
     painted.sort_by(f64::total_cmp);
     let middle = painted[painted.len() / 2];
     assert!(middle < PAINT_MS_MAX, "{painted:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_alone_lead_to_the_content_to_another_page_and_out_of_a_question() {
+    if !can_run("keys alone") {
+        return;
+    }
+    let served = Served::start(&[]);
+    let window = window(false, (1280, 900)).await;
+    window.goto(&served.page("/live")).await;
+    window.sees("4 of 4 slots free").await;
+    let here = "const at = document.activeElement; return (at.id || at.innerText || at.tagName).trim() === arguments[0] || null";
+    let press = async |keys: &str| {
+        let at = window.client.active_element().await.expect("a place");
+        at.send_keys(keys).await.expect("keys");
+    };
+    let (tab, enter, escape) = ("\u{e004}", "\u{e007}", "\u{e00c}");
+    press(tab).await;
+    window
+        .until(
+            "the way past the navigation",
+            here,
+            json!("Skip to content"),
+        )
+        .await;
+    press(enter).await;
+    window.until("the content", here, json!("main")).await;
+    // The first thing in it that can be used is the last one of an idle page.
+    press(tab).await;
+    window
+        .until("the first button", here, json!("Drain the server"))
+        .await;
+    press(enter).await;
+    window
+        .until("the harmless answer", here, json!("Leave it"))
+        .await;
+    press(escape).await;
+    window
+        .until("back at the button", here, json!("Drain the server"))
+        .await;
+    // Each link of the navigation, from the top.
+    window.client.refresh().await.expect("a reload");
+    window.sees("4 of 4 slots free").await;
+    for name in ["Skip to content", "Live", "Talk", "Personas"] {
+        press(tab).await;
+        window.until(name, here, json!(name)).await;
+    }
+    press(enter).await;
+    window.sees("Museum guide").await;
+    window
+        .until("the new page's content", here, json!("main"))
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

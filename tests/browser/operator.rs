@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use vivavoce::store::Store;
 
 use crate::chromium::{Chromium, Window};
+use crate::looks::is_well;
 use crate::served::Served;
 use crate::{can_run, question};
 
@@ -72,6 +73,7 @@ async fn an_operator_signs_in_makes_a_persona_calls_it_watches_it_shares_it_and_
     desk.press("Sign in").await;
     desk.sees("this is not the password").await;
     desk.screenshot("sign-in-wrong").await;
+    is_well(&desk, "sign-in-wrong").await;
     desk.fill("Password", PASSWORD).await;
     desk.press("Sign in").await;
     desk.press("New persona").await;
@@ -95,6 +97,7 @@ async fn an_operator_signs_in_makes_a_persona_calls_it_watches_it_shares_it_and_
     watch.press("Listen in").await;
     watch.sees("Stop listening").await;
     watch.screenshot("live-call").await;
+    is_well(&watch, "live-call").await;
     watch.press("Hang up").await;
     watch
         .sees("The caller is told that an operator ended it")
@@ -133,6 +136,7 @@ async fn an_operator_signs_in_makes_a_persona_calls_it_watches_it_shares_it_and_
     desk.sees("− You are the night porter of a small hotel.")
         .await;
     desk.screenshot("persona-versions").await;
+    is_well(&desk, "persona-versions").await;
     for (who, allowed) in [(&desk, "401"), (&watch, "nothing"), (&guest, "nothing")] {
         let errors = who.console_errors().await;
         assert!(
@@ -198,6 +202,7 @@ async fn a_recorded_call_is_told_before_plays_on_its_page_and_is_deleted_for_goo
     window.until("the sound to play", plays, json!(null)).await;
     window.press("Pause").await;
     window.screenshot("session-recorded").await;
+    is_well(&window, "session-recorded").await;
 
     // What the file holds: the caller left, the agent right, both heard.
     let decode = "const box = window; if (!box.__pcm) { box.__pcm = 'asked'; \
@@ -264,6 +269,7 @@ async fn two_operators_who_write_at_once_lose_nothing() {
     ben.sees("− Ada's text").await;
     ben.sees("+ Ben's text").await;
     ben.screenshot("persona-conflict").await;
+    is_well(&ben, "persona-conflict").await;
     ben.press("Save mine as version 3").await;
     ben.sees("Save as version 4").await;
     // Ada wrote nothing since: her form follows, and version 2 is hers to take back.
@@ -311,6 +317,7 @@ async fn whoever_is_signed_out_elsewhere_sees_the_door_and_not_old_news() {
     ada.press("Set the password").await;
     ada.sees("Every other browser is signed out").await;
     ada.screenshot("system-password").await;
+    is_well(&ada, "system-password").await;
     ben.sees("for its operator").await;
     assert!(!ben.text().await.contains("slots free"));
     ada.press("Sign out").await;
@@ -431,6 +438,7 @@ async fn an_operator_drains_the_server_and_the_page_says_that_it_is_gone() {
     confirm(&window).await;
     window.sees("no new callers; 1 still talking").await;
     window.screenshot("live-draining").await;
+    is_well(&window, "live-draining").await;
     caller.press("Hang up").await;
     caller.sees("You hung up").await;
     window.sees("The line to the server broke").await;

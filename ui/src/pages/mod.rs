@@ -48,18 +48,23 @@ pub fn App() -> impl IntoView {
     me.ask();
     api::when_turned_away(move || me.ask_again());
     theme::recall();
+    // The router would take the link for one of its own.
+    let skip = |event: leptos::ev::MouseEvent| {
+        event.prevent_default();
+        page::go_to("main");
+    };
     // Pages stay as they are for as long as they are somebody's who may see them.
     let role = Memo::new(move |_| me.0.get().map(|answer| answer.map(|account| account.role)));
     view! {
         <Router base=page::base()>
-            <a class="skip" href="#main">"Skip to content"</a>
+            <a class="skip" href="#main" on:click=skip>"Skip to content"</a>
             {move || match role.get() {
                 None => view! { <p class="quiet" role="status">"Loading…"</p> }.into_any(),
-                Some(Err(problem)) => view! { <main id="main" class="alone"><Trouble problem=problem />
+                Some(Err(problem)) => view! { <main id="main" class="alone" tabindex="-1"><Trouble problem=problem />
                     <button type="button" on:click=move |_| me.ask()>"Try again"</button></main> }.into_any(),
                 Some(Ok(Role::Operator)) => view! { <Operator /> }.into_any(),
-                Some(Ok(Role::Guest | Role::Caller)) => view! { <main id="main" class="alone"><talk::TalkPage /></main> }.into_any(),
-                Some(Ok(Role::Nobody)) => view! { <main id="main" class="alone"><sign_in::SignIn /></main> }.into_any(),
+                Some(Ok(Role::Guest | Role::Caller)) => view! { <main id="main" class="alone" tabindex="-1"><talk::TalkPage /></main> }.into_any(),
+                Some(Ok(Role::Nobody)) => view! { <main id="main" class="alone" tabindex="-1"><sign_in::SignIn /></main> }.into_any(),
             }}
         </Router>
     }
