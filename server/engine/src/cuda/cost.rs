@@ -154,7 +154,7 @@ fn launch(part: &mut Part, kernel: Kernel, blocks: [u32; 2], args: &[u8], fill: 
         Kernel::EightBit => {
             let args = read::<EightBitArgs>(args);
             let (lanes, outputs) = (args.lanes as u64, args.outputs as u64);
-            // Once for every eight lanes.
+            // Once for every sixteen lanes.
             part.weight_bytes += rows * outputs * args.blocks as u64 * (32 + 4);
             part.operations += 2 * lanes * outputs * args.inputs as u64;
             4 * lanes * (args.inputs as u64 + outputs)

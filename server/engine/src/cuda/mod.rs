@@ -10,6 +10,7 @@
 mod args;
 mod backend;
 mod buffers;
+mod compute;
 mod convolve;
 mod cost;
 mod count;

@@ -1,7 +1,7 @@
 // Small-batch product over 8-bit weights: blocks of 32 with a scale each, `[out, in]`.
 #include "shim.h"
 
-#define LANES 8
+#define LANES 16
 
 typedef struct {
   const signed char *weights;
@@ -16,7 +16,7 @@ typedef struct {
 
 typedef struct ALIGNED(4) { signed char bytes[4]; } Four;
 
-// One block computes one output of up to eight lanes; weights are read once for them.
+// One block computes one output of up to sixteen lanes; weights are read once for them.
 KERNEL(eight_bit, EightBitArgs) {
   SHARED(float, sums, THREADS * LANES);
   int output = (int)BLOCK_X, first = (int)BLOCK_Y * LANES;
@@ -24,7 +24,8 @@ KERNEL(eight_bit, EightBitArgs) {
   const Four *weights = (const Four *)(a.weights + (i64)output * a.blocks * 32);
   const float *scales = a.scales + (i64)output * a.blocks;
   PHASE {
-    float sum[LANES] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    float sum[LANES];
+    for (int lane = 0; lane < LANES; lane++) sum[lane] = 0.0f;
     for (int four = tid; four < a.blocks * 8; four += THREADS) {
       Four bytes = weights[four];
       float scale = scales[four / 8];
