@@ -111,10 +111,10 @@ fn a_wrong_argument_is_one_line_that_names_it_and_exit_code_2() {
             &["--dtype", "'f16'", "f32, bf16, q8_0"],
         ),
         (
-            &["serve", "--kv-dtype", "fp8"],
-            &["--kv-dtype", "'fp8'", "one of auto, f32, bf16"],
+            &["serve", "--kv-dtype", "int4"],
+            &["--kv-dtype", "'int4'", "one of auto, f32, bf16"],
         ),
-        (&["doctor", "--kv-dtype", "fp8"], &["--kv-dtype", "'fp8'"]),
+        (&["doctor", "--kv-dtype", "int4"], &["--kv-dtype", "'int4'"]),
         (
             &["serve", "--order", "later"],
             &["--order", "sooner, overlapped"],

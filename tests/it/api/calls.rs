@@ -102,7 +102,10 @@ async fn values_of_the_query_win_over_the_personas() {
     ];
     for (query, text, voice, seed, name) in cases {
         let caller = app.live(&format!("persona={id}{query}")).await;
-        let asked = app.prepare.asked.lock().unwrap().last().unwrap().clone();
+        // What was just saved is also prepared aside, without a seed.
+        let asked = app.prepare.asked.lock().unwrap().clone();
+        let asked = asked.iter().rfind(|asked| asked.sampling.seed == seed);
+        let asked = asked.expect("a call with this seed");
         assert_eq!(asked.text_prompt.as_deref(), Some(text), "{query}");
         assert_eq!(asked.voice.as_deref(), Some(voice), "{query}");
         assert_eq!(
