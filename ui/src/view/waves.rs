@@ -61,10 +61,11 @@ pub fn CallShape(caller: Vec<u8>, agent: Vec<u8>) -> impl IntoView {
     };
     let width = format!("{:.2}", (WIDTH / steps as f64 * 0.8).clamp(0.3, 6.0));
     view! {
-        <svg class="waves shape" viewBox=format!("0 0 {WIDTH} {HEIGHT}") preserveAspectRatio="none" role="img"
+        // The paths inherit the width: a rule of the style sheet would win over an attribute of their own.
+        <svg class="waves shape" viewBox=format!("0 0 {WIDTH} {HEIGHT}") preserveAspectRatio="none" role="img" stroke-width=width
             aria-label="Loudness over the call: caller above the line, agent below it">
-            <path class="caller" stroke-width=width.clone() d=side(&caller, true) />
-            <path class="agent" stroke-width=width d=side(&agent, false) />
+            <path class="caller" d=side(&caller, true) />
+            <path class="agent" d=side(&agent, false) />
         </svg>
     }
 }
