@@ -1,9 +1,10 @@
-//! The System page: tokens for programs, TLS, the log.
+//! The System page: tokens for programs, TLS, the log; and pages that are older than their server.
 
 use serde_json::json;
 
 use crate::can_run;
 use crate::chromium::{Chromium, Window};
+use crate::cut::Line;
 use crate::operator::{confirm, sign_in, with_password};
 use crate::question;
 use crate::served::Served;
@@ -74,4 +75,38 @@ async fn over_tls_a_call_works_and_the_page_names_the_certificate() {
     // What just happened stands in the log.
     window.sees("call ended").await;
     assert_eq!(window.console_errors().await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_is_older_than_its_server_is_told_once_the_line_is_back() {
+    if !can_run("a newer server") {
+        return;
+    }
+    let served = Served::start(&[]);
+    let line = Line::to(&served.url).await;
+    let window = Chromium::open(Window::default()).await;
+    window.goto(&format!("{}/live", line.url)).await;
+    window.sees("4 of 4 slots free").await;
+    const NEWER: &str = "The server has a newer version of these pages";
+    let break_off = async || {
+        line.cut();
+        window.sees("The line to the server broke").await;
+        line.mend();
+        let whole =
+            "return document.body.innerText.includes('The line to the server broke') ? null : true";
+        window.until("the line again", whole, json!(null)).await;
+    };
+    // The same server: nothing to say.
+    break_off().await;
+    window.sees("4 of 4 slots free").await;
+    assert!(!window.text().await.contains(NEWER));
+    // This page was made by a script of another name.
+    let older = "document.querySelector('script[type=module]').setAttribute('src', './assets/start-older.js'); return true";
+    window.until("an older page", older, json!(null)).await;
+    break_off().await;
+    window.sees(NEWER).await;
+    window.press("Reload").await;
+    window.sees("4 of 4 slots free").await;
+    let gone = "return document.body.innerText.includes(arguments[0]) ? null : true";
+    window.until("the newer page", gone, json!(NEWER)).await;
 }

@@ -9,8 +9,8 @@ use wasm_bindgen::closure::Closure;
 use web_sys::{EventSource, MessageEvent};
 use wire::api::live::{Changed, LiveEvent};
 
-use super::api;
 use super::page::{self, address};
+use super::{api, build};
 
 const NAMES: [&str; 4] = ["board", "history", "second", "changed"];
 /// When it is tried again after an answer that was no stream: from a proxy whose server restarts, say. A line that
@@ -60,6 +60,9 @@ impl Follower {
         let connected = self.connected;
         let on = self.on.clone();
         let opened = Closure::<dyn Fn()>::new(move || {
+            if !connected.get_untracked() {
+                build::look();
+            }
             connected.set(true);
             // What changed between a page's first look and now, or while the line was broken, was not told.
             for what in Changed::ALL {

@@ -3,6 +3,7 @@
 //! May not live here: what is decided (`model`), what is drawn (`view`).
 
 pub mod api;
+pub mod build;
 pub mod events;
 pub mod line;
 pub mod listen;

@@ -37,6 +37,25 @@ pub fn base() -> String {
     path.trim_end_matches('/').to_owned()
 }
 
+/// The file name of the script that started this page; empty if it has none.
+pub fn script() -> String {
+    let script = window().document().and_then(|document| {
+        document
+            .query_selector("script[type=module]")
+            .ok()
+            .flatten()
+    });
+    let way = script.and_then(|script| script.get_attribute("src"));
+    let way = way.unwrap_or_default();
+    way.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+/// Loads the page anew.
+pub fn reload() {
+    // A browser that refuses leaves it to the person.
+    let _ = window().location().reload();
+}
+
 /// The token of the share link that this page was opened by, if it was.
 pub fn link() -> Option<String> {
     let path = window().location().pathname().ok()?;

@@ -15,7 +15,7 @@ use leptos_router::hooks::use_location;
 use leptos_router::path;
 use wire::api::account::{Account, Role};
 
-use crate::io::{api, page};
+use crate::io::{api, build, page};
 use crate::view::ask::{Ask, AskPlace};
 use crate::view::icons::{self, Icon};
 use crate::view::loaded::Trouble;
@@ -73,6 +73,10 @@ pub fn App() -> impl IntoView {
 #[component]
 fn Operator() -> impl IntoView {
     let ask = Ask::provide();
+    let replaced = RwSignal::new(false);
+    build::when_other(move || {
+        let _ = replaced.try_set(true);
+    });
     let path = use_location().pathname;
     Effect::new(move |before: Option<String>| {
         let path = path.get();
@@ -97,6 +101,8 @@ fn Operator() -> impl IntoView {
                 <ThemeSwitch />
             </nav>
             <main id="main" tabindex="-1">
+                <div role="status">{move || replaced.get().then(|| view! { <p class="told">"The server has a newer version of these pages. What you wrote is kept. "
+                    <button type="button" on:click=|_| page::reload()>"Reload"</button></p> })}</div>
                 <Routes fallback=|| view! { <h1>"Nothing here"</h1><p><To path="/">"Go to the first page"</To></p> }>
                     <Route path=path!("/") view=First />
                     <Route path=path!("/live") view=live::LivePage />
