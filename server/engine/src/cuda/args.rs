@@ -109,7 +109,7 @@ arguments! {
 }
 arguments! {
     /// See `pointwise.cu`.
-    GateArgs { ab: Address, y: Address, count: i64, hidden: i32, pad: i32, }
+    GateArgs { ab: Address, y: Address, half: Address, count: i64, hidden: i32, pad: i32, }
 }
 arguments! {
     /// See `pointwise.cu`.
@@ -128,7 +128,7 @@ arguments! {
 }
 arguments! {
     /// See `norm.cu`.
-    NormArgs { x: Address, y: Address, weight: Address, bias: Address, dim: i32, eps: f32, }
+    NormArgs { x: Address, y: Address, weight: Address, bias: Address, half: Address, dim: i32, eps: f32, }
 }
 arguments! {
     /// See `attention.cu`.
@@ -145,7 +145,7 @@ arguments! {
     AttendArgs {
         qkv: Address, queries: Address, turns: Address, keys: Address, values: Address,
         key_scales: Address, value_scales: Address, peaks: Address, totals: Address, mixed: Address,
-        out: Address, heads: i32, dim: i32, dim_padded: i32, cells: i32, cells_padded: i32,
+        out: Address, half: Address, heads: i32, dim: i32, dim_padded: i32, cells: i32, cells_padded: i32,
         splits: i32, begin: i32, pad: i32,
     }
 }

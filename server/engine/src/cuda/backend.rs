@@ -247,7 +247,7 @@ impl<M: Machine> Backend for Cuda<M> {
         codec: bool,
     ) -> Result<Ring<Tape<M>>, EngineError> {
         let kept = if codec { KvDtype::F32 } else { self.kv_dtype };
-        Ring::new(&mut self.machine, rows, heads, cells, kept)
+        Ring::new(&mut self.machine, rows, heads, cells, (kept, !codec))
     }
 
     fn ring_save(
@@ -374,15 +374,28 @@ impl<M: Machine> Backend for Cuda<M> {
             splits,
             ..
         } = self;
-        ring::attend(machine, plans, splits, ring, queries, order, qkv, out)
+        // The codec's attention is followed by a product in f32.
+        let half = self.dtype == Dtype::Bf16 && ring.feeds_half;
+        ring::attend(
+            machine,
+            plans,
+            splits,
+            ring,
+            queries,
+            order,
+            qkv,
+            (out, half),
+        )
     }
 
     fn silu_gate(&mut self, ab: &Buf<Tape<M>>, hidden: usize, y: &mut Buf<Tape<M>>) -> Done {
         let count = ab.len() / 2;
-        y.resize(&mut self.machine, count)?;
+        let half = self.dtype == Dtype::Bf16;
+        let half = y.resize_twice(&mut self.machine, count, half)?;
         let args = GateArgs {
             ab: ab.address(),
             y: y.address(),
+            half,
             count: count as i64,
             hidden: hidden as i32,
             pad: 0,
@@ -396,11 +409,13 @@ impl<M: Machine> Backend for Cuda<M> {
     }
 
     fn gelu(&mut self, x: &mut Buf<Tape<M>>) -> Done {
-        self.each(Kernel::Gelu, x.address(), x)
+        let from = x.address();
+        self.each(Kernel::Gelu, from, x)
     }
 
     fn elu(&mut self, x: &mut Buf<Tape<M>>) -> Done {
-        self.each(Kernel::Elu, x.address(), x)
+        let from = x.address();
+        self.each(Kernel::Elu, from, x)
     }
 
     fn add(&mut self, from: &Buf<Tape<M>>, to: &mut Buf<Tape<M>>) -> Done {

@@ -36,6 +36,10 @@ pub struct Buf<M: Machine> {
     memory: Option<M::Memory>,
     capacity: usize,
     len: usize,
+    /// The same numbers in bf16, where whoever wrote them rounded them at once.
+    half: Option<M::Memory>,
+    half_capacity: usize,
+    is_half_true: bool,
 }
 
 impl<M: Machine> Default for Buf<M> {
@@ -44,6 +48,9 @@ impl<M: Machine> Default for Buf<M> {
             memory: None,
             capacity: 0,
             len: 0,
+            half: None,
+            half_capacity: 0,
+            is_half_true: false,
         }
     }
 }
@@ -66,7 +73,39 @@ impl<M: Machine> Buf<M> {
             self.capacity = len;
         }
         self.len = len;
+        self.is_half_true = false;
         Ok(())
+    }
+
+    /// As [`Buf::resize`], for an operation that writes every number in bf16 as well if `wanted`: where those go; 0 for
+    /// nowhere.
+    pub(super) fn resize_twice(
+        &mut self,
+        machine: &mut M,
+        len: usize,
+        wanted: bool,
+    ) -> Result<Address, EngineError> {
+        self.resize(machine, len)?;
+        if !wanted {
+            return Ok(0);
+        }
+        if len > self.half_capacity {
+            self.half = Some(machine.allocate(2 * len)?);
+            self.half_capacity = len;
+        }
+        self.is_half_true = true;
+        Ok(self.half.as_ref().map_or(0, M::address))
+    }
+
+    /// Where the same numbers are in bf16, if they are.
+    pub(super) fn half_address(&self) -> Option<Address> {
+        let half = self.half.as_ref().filter(|_| self.is_half_true);
+        half.map(M::address)
+    }
+
+    /// The numbers are changed in place.
+    pub(super) fn changed(&mut self) {
+        self.is_half_true = false;
     }
 }
 

@@ -5,6 +5,8 @@ use slots::engine::EngineError;
 
 use crate::backend::{Backend, Board, Done, Lanes, board_slot};
 
+use crate::kernels::Dtype;
+
 use super::args::{
     Address, EachArgs, EightBitArgs, EmbedArgs, FinishArgs, Kernel, NearestArgs, NormArgs,
     RoundArgs, TableRef,
@@ -36,8 +38,9 @@ impl<M: Machine> Cuda<M> {
         let plain = scale.is_none()
             && bias.is_none()
             && !(add && matches!(w.numbers, Numbers::EightBit { .. }));
-        if !add {
-            y.resize(&mut self.machine, count)?;
+        match add {
+            true => y.changed(),
+            false => y.resize(&mut self.machine, count)?,
         }
         if y.len() != count || lanes * w.cols != x.len() {
             return Err(EngineError {
@@ -95,6 +98,9 @@ impl<M: Machine> Cuda<M> {
         match &w.numbers {
             Numbers::F32(weights) => self.machine.product(product(weights, x.address(), false)),
             Numbers::Bf16(weights) => {
+                if let Some(half) = x.half_address() {
+                    return self.machine.product(product(weights, half, true));
+                }
                 // Two bytes each in room for four.
                 self.rounded
                     .resize(&mut self.machine, x.len().div_ceil(2))?;
@@ -236,8 +242,9 @@ impl<M: Machine> Cuda<M> {
             }
         };
         let n = ids.len() / tables.len();
-        if !add {
-            out.resize(&mut self.machine, n * dim)?;
+        match add {
+            true => out.changed(),
+            false => out.resize(&mut self.machine, n * dim)?,
         }
         let args = EmbedArgs {
             out: out.address(),
@@ -272,12 +279,14 @@ impl<M: Machine> Cuda<M> {
         eps: f32,
         y: &mut Buf<Tape<M>>,
     ) -> Done {
-        y.resize(&mut self.machine, x.len())?;
+        let half = kernel == Kernel::RmsNorm && self.dtype == Dtype::Bf16;
+        let half = y.resize_twice(&mut self.machine, x.len(), half)?;
         let args = NormArgs {
             x: x.address(),
             y: y.address(),
             weight: weight.address(),
             bias: bias.map_or(0, Vector::address),
+            half,
             dim: weight.len as i32,
             eps,
         };
@@ -285,7 +294,8 @@ impl<M: Machine> Cuda<M> {
         run(&mut self.machine, kernel, [vectors, 1], &args)
     }
 
-    pub(super) fn each(&mut self, kernel: Kernel, from: Address, to: &Buf<Tape<M>>) -> Done {
+    pub(super) fn each(&mut self, kernel: Kernel, from: Address, to: &mut Buf<Tape<M>>) -> Done {
+        to.changed();
         let args = EachArgs {
             from,
             to: to.address(),

@@ -26,6 +26,8 @@ pub struct Ring<M: Machine> {
     pub(super) rows: usize,
     pub(super) cells: usize,
     kept: KvDtype,
+    /// Whether what is attended to goes into a product of the transformers.
+    pub(super) feeds_half: bool,
     cells_padded: usize,
     dim_padded: usize,
     keys: M::Memory,
@@ -64,7 +66,7 @@ impl<M: Machine> Ring<M> {
         rows: usize,
         heads: Heads,
         cells: usize,
-        kept: KvDtype,
+        (kept, feeds_half): (KvDtype, bool),
     ) -> Result<Self, EngineError> {
         if heads.dim > DIM_MAX {
             return Err(EngineError {
@@ -89,6 +91,7 @@ impl<M: Machine> Ring<M> {
             rows,
             cells,
             kept,
+            feeds_half,
             cells_padded,
             dim_padded,
             keys: zeros(machine, bytes)?,
@@ -235,7 +238,7 @@ pub(super) fn attend<M: Machine>(
     queries: &[Query],
     order: WriteOrder,
     qkv: &Buf<Tape<M>>,
-    out: &mut Buf<Tape<M>>,
+    (out, half): (&mut Buf<Tape<M>>, bool),
 ) -> Done {
     let Heads { count, dim, .. } = ring.heads;
     let n = queries.len();
@@ -250,7 +253,7 @@ pub(super) fn attend<M: Machine>(
     splits.peaks.resize(machine, parts)?;
     splits.totals.resize(machine, parts)?;
     splits.mixed.resize(machine, parts * dim)?;
-    out.resize(machine, n * count * dim)?;
+    let half = out.resize_twice(machine, n * count * dim, half)?;
     let scales = |which: usize| {
         let scales = ring.scales.as_ref();
         scales.map_or(0, |scales| M::address(&scales[which]))
@@ -267,6 +270,7 @@ pub(super) fn attend<M: Machine>(
         totals: splits.totals.address(),
         mixed: splits.mixed.address(),
         out: out.address(),
+        half,
         heads: count as i32,
         dim: dim as i32,
         dim_padded: ring.dim_padded as i32,

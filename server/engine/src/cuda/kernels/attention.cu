@@ -56,6 +56,8 @@ typedef struct {
   float *totals;
   float *mixed;
   float *out;
+  // The same in bf16, for a product; none: nobody asked.
+  u16 *half;
   int heads;
   int dim;
   int dim_padded;
@@ -282,7 +284,10 @@ KERNEL(attend_join, AttendArgs) {
         total += weight * a.totals[part + split];
       }
       // An idle query sees nothing.
-      a.out[((i64)index * a.heads + head) * a.dim + d] = peak == MINUS_INFINITY ? 0.0f : sum / total;
+      i64 at = ((i64)index * a.heads + head) * a.dim + d;
+      float value = peak == MINUS_INFINITY ? 0.0f : sum / total;
+      a.out[at] = value;
+      if (a.half) a.half[at] = to_bf16(value);
     }
   }
 }

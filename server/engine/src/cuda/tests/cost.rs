@@ -118,13 +118,14 @@ fn a_tick_launches_and_moves_what_the_network_needs_and_no_more() {
     let [_, temporal, depformer, _] = parts[..] else {
         panic!("{parts:?}");
     };
-    // Of a layer: two norms, four roundings, four products of which two add, write, attend, join, gate.
-    let layer = 2 + 4 + 4 + 3 + 1;
-    // The sum of embeddings; where the queries are; their angles; output norm, rounding, head; the draw.
-    let around = 1 + 1 + 1 + 3 + 1;
+    // Of a layer: two norms, four products of which two add, write, attend, join, gate. Whoever writes the input of a
+    // product rounds it at once.
+    let layer = 2 + 4 + 3 + 1;
+    // The sum of embeddings; where the queries are; their angles; output norm, head; the draw.
+    let around = 1 + 1 + 1 + 2 + 1;
     assert_eq!(temporal.launches, layer * lm.num_layers as u64 + around);
-    // Of a step: rounding and product in, the embedding, where the queries are; rounding, head, the draw.
-    let step = 2 + 1 + 1 + layer * dep.num_layers as u64 + 2 + 1;
+    // Of a step: product in, the embedding, where the queries are; rounding, head, the draw.
+    let step = 1 + 1 + 1 + layer * dep.num_layers as u64 + 2 + 1;
     assert_eq!(depformer.launches, step * steps);
 
     let layer_numbers = |dim: usize, ffn: usize| (4 * dim * dim + 3 * dim * ffn) as u64;
