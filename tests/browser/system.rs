@@ -74,6 +74,12 @@ async fn over_tls_a_call_works_and_the_page_names_the_certificate() {
     window.sees("SHA-256").await;
     // What just happened stands in the log.
     window.sees("call ended").await;
+    let only = "const l = [...document.querySelectorAll('label.switch')].find(l => l.innerText.startsWith('Only warnings')); \
+         if (!l) return null; l.querySelector('input').click(); return true";
+    window.until("the switch", only, json!(null)).await;
+    let gone =
+        "return document.querySelector('.log').innerText.includes('call ended') ? null : true";
+    window.until("fewer lines", gone, json!(null)).await;
     assert_eq!(window.console_errors().await, [""; 0]);
 }
 

@@ -92,7 +92,7 @@ pub fn SessionsPage() -> impl IntoView {
         <h1>"Sessions"</h1>
         <form class="bar" role="search" on:submit=|event| event.prevent_default()>
             <label>"Caller"<input type="search" bind:value=caller /></label>
-            <label>"The agent said"<input type="search" placeholder="words, or how they begin" bind:value=words /></label>
+            <label>"The agent said"<input type="search" placeholder="words, or beginnings" bind:value=words /></label>
             <label>"Persona"<select bind:value=persona><option value="">"any"</option>
                 {move || personas.answer.get().and_then(Result::ok).map(|all| all.items.into_iter().map(|persona| view! {
                     <option value=persona.id.to_string() selected=chosen(persona.id)>{persona.draft.name}</option> }).collect_view())}</select></label>

@@ -15,11 +15,18 @@ const EVERY: Duration = Duration::from_secs(3);
 /// Lines that are shown; older ones are in the server's own output.
 const LINES_MAX: usize = 500;
 
+fn is_trouble(level: &str) -> bool {
+    ["warn", "error"]
+        .iter()
+        .any(|trouble| level.eq_ignore_ascii_case(trouble))
+}
+
 #[component]
 pub fn Log() -> impl IntoView {
     let lines = RwSignal::new(Vec::<LogLine>::new());
     let problem = RwSignal::new(None);
     let follow = RwSignal::new(true);
+    let only_trouble = RwSignal::new(false);
     let ask = move || {
         let after = lines.with_untracked(|lines| lines.last().map_or(0, |line| line.number));
         spawn_local(async move {
@@ -59,14 +66,22 @@ pub fn Log() -> impl IntoView {
                     line.text
                 )
             };
-            lines.iter().rev().map(line).collect::<String>()
+            let wanted = |one: &&LogLine| !only_trouble.get() || is_trouble(&one.level);
+            lines
+                .iter()
+                .rev()
+                .filter(wanted)
+                .map(line)
+                .collect::<String>()
         })
     };
     view! {
         <section><h2>"Log"</h2>
             <label class="switch"><input type="checkbox" bind:checked=follow />"Follow it"</label>
+            <label class="switch"><input type="checkbox" bind:checked=only_trouble />"Only warnings and errors"</label>
             <LastTrouble problem=problem />
             {move || lines.with(Vec::is_empty).then(|| view! { <p class="quiet">"No lines yet."</p> })}
+            {move || text().is_empty().then(|| view! { <p class="quiet">"No warnings and no errors among the last lines."</p> }).filter(|_| only_trouble.get())}
             <pre class="log" tabindex="0" aria-label="Lines of the log, newest first">{text}</pre></section>
     }
 }
