@@ -118,6 +118,7 @@ if step probe 60 doctor --device "$device" --json; then
   step sweep-fp8 90 bench $measure --device "$device" --dtype bf16 --kv-dtype fp8 --batch 64,128
   # shellcheck disable=SC2086
   step sweep-25 60 bench $measure --device "$device" --dtype bf16 --kv-dtype bf16 --fill 25 --batch 64
+  step fault 30 verify --reference "$reference" --device "$device" --fault
   # shellcheck disable=SC2086
   step sweep-8bit 60 bench $measure --device "$device" --dtype q8_0 --kv-dtype fp8 --batch 12
 fi

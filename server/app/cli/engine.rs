@@ -202,6 +202,25 @@ pub fn number_formats(
     Ok((place.dtype, place.kv_dtype))
 }
 
+/// Makes the GPU of the settings fail, and gives the driver's words.
+///
+/// # Errors
+/// One line: there is no GPU, or it did not notice.
+pub fn provoke_fault(config: &Config) -> anyhow::Result<String> {
+    match device::resolve(device_choice(config))?.target {
+        Target::Cpu => anyhow::bail!("--fault needs a GPU; a CPU does not fail on request"),
+        #[cfg(feature = "cuda")]
+        Target::Cuda(number) => {
+            let words = device::open(number)?.provoke_fault();
+            words.ok_or_else(|| {
+                anyhow!("cuda:{number} wrote where no memory is, and nobody noticed")
+            })
+        }
+        #[cfg(not(feature = "cuda"))]
+        Target::Cuda(_) => Err(DeviceError::NotBuiltIn.into()),
+    }
+}
+
 /// What memory is reckoned with, and the bytes that are free where it is needed.
 ///
 /// # Errors

@@ -14,7 +14,7 @@ use engine::verify::{Check, Measure, Report, VerifyError, verify, verify_kernels
 use engine::weights::Checkpoint;
 use slots::engine::EngineError;
 
-use super::engine::{WithBackend, number_formats, with_backend};
+use super::engine::{WithBackend, number_formats, provoke_fault, with_backend};
 use super::{Outcome, note, tell};
 use crate::config::flags::EngineFlags;
 use crate::config::values::{DeviceChoice, Dtype, KvDtype, ThreadCount};
@@ -43,6 +43,9 @@ pub struct VerifyArgs {
     /// Instead of comparing with recordings: check every operation of the device against the CPU's
     #[arg(long, conflicts_with = "rows")]
     pub kernels: bool,
+    /// Instead of comparing: make the GPU fail, and see that it is noticed; nothing of it outlives this command
+    #[arg(long, conflicts_with_all = ["rows", "kernels"])]
+    pub fault: bool,
     /// Number format of the weights
     #[arg(long, value_name = "f32|bf16|q8_0", default_value = "f32")]
     pub dtype: Dtype,
@@ -81,6 +84,11 @@ impl VerifyArgs {
 /// # Errors
 /// One line: what cannot be read.
 pub fn run(args: VerifyArgs, config: Config) -> anyhow::Result<Outcome> {
+    if args.fault {
+        let words = provoke_fault(&config)?;
+        tell(format_args!("the fault was noticed: {words}"));
+        return Ok(Outcome::Done);
+    }
     let checkpoint = Arc::new(Checkpoint::open(&args.reference.join("checkpoint"))?);
     let (dtype, kv_dtype) = number_formats(&config, &checkpoint)?;
     let report = with_backend(

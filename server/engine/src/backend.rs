@@ -332,6 +332,14 @@ pub trait Backend: Sized + Send + 'static {
     fn read_board(&mut self, _board: &mut Board) -> Done {
         not_deferred()
     }
+    /// Puts what the board holds now and `values` in one place, to be read at once.
+    fn gather(&mut self, _values: &Self::Buf) -> Done {
+        not_deferred()
+    }
+    /// What was gathered last.
+    fn read_gathered(&mut self, _board: &mut Board, _values: &mut Vec<f32>) -> Done {
+        not_deferred()
+    }
     /// One line for logs: device and storage type.
     fn describe(&self) -> String;
     /// Waits until everything asked so far is done; for clocks and checks.

@@ -41,6 +41,9 @@ pub struct Cuda<M: Machine> {
     pub(super) window_buf: Buf<Tape<M>>,
     pub(super) scores: Buf<Tape<M>>,
     pub(super) codes: Buf<Tape<M>>,
+    /// The board and what else a tick gives, and the same on the host.
+    gathered: Buf<Tape<M>>,
+    read: Vec<i32>,
 }
 
 impl<M: Machine> Cuda<M> {
@@ -62,6 +65,8 @@ impl<M: Machine> Cuda<M> {
             window_buf: Buf::default(),
             scores: Buf::default(),
             codes: Buf::default(),
+            gathered: Buf::default(),
+            read: Vec::new(),
         }
     }
 
@@ -153,6 +158,33 @@ impl<M: Machine> Backend for Cuda<M> {
             self.board.address(),
             bytemuck::cast_slice_mut(&mut board.values),
         )
+    }
+
+    fn gather(&mut self, values: &Buf<Tape<M>>) -> Done {
+        let (board, count) = (self.board.len(), values.len());
+        self.gathered.resize(&mut self.machine, board + count)?;
+        let to = self.gathered.address();
+        self.copy_bytes(self.board.address(), to, 4 * board)?;
+        self.copy_bytes(values.address(), to + 4 * board as Address, 4 * count)
+    }
+
+    fn read_gathered(&mut self, board: &mut Board, values: &mut Vec<f32>) -> Done {
+        let mut all = std::mem::take(&mut self.read);
+        all.resize(self.gathered.len(), 0);
+        let done = match all.is_empty() {
+            true => Ok(()),
+            false => self
+                .machine
+                .read(self.gathered.address(), bytemuck::cast_slice_mut(&mut all)),
+        };
+        let (tokens, numbers) = all.split_at(self.board.len().min(all.len()));
+        board.lanes = self.board_lanes;
+        board.values.clear();
+        board.values.extend_from_slice(tokens);
+        values.clear();
+        values.extend_from_slice(bytemuck::cast_slice(numbers));
+        self.read = all;
+        done
     }
 
     fn describe(&self) -> String {

@@ -38,7 +38,7 @@ pub struct Gpu {
     /// By [`Kernel`].
     functions: Functions,
     products: Blas,
-    _workspace: GpuMemory,
+    workspace: GpuMemory,
 }
 
 /// Memory of a GPU.
@@ -139,7 +139,7 @@ impl Gpu {
             stream,
             functions: Functions(functions),
             products: Blas(handle),
-            _workspace: workspace,
+            workspace,
         };
         gpu.first_kernel()?;
         Ok(gpu)
@@ -164,6 +164,22 @@ impl Gpu {
                 what: format!("1 + 2 came out as {}", other[1]),
             }),
         }
+    }
+
+    /// Makes the device fail as a broken kernel would: it writes where no memory is. Nothing works on it afterwards, in
+    /// this process. The driver's words, if it noticed.
+    pub fn provoke_fault(mut self) -> Option<String> {
+        let nowhere = super::args::EachArgs {
+            from: 8,
+            to: 8,
+            count: 1,
+        };
+        let args = bytemuck::bytes_of(&nowhere);
+        let launched = self.launch(Kernel::AddTo, [1, 1], args);
+        let first = launched.and_then(|()| self.synchronize()).err();
+        // It stays so.
+        let again = self.write(self.workspace.at, &[0; 4]).err();
+        first.and(again).map(|error| error.what)
     }
 
     fn bind(&self) -> Done {

@@ -201,16 +201,16 @@ impl<B: Backend> VoiceModel<B> {
         s.lanes.set(&s.speaking, self.rows.len(), true);
         let lanes = &s.lanes;
         self.codec
-            .decode_ids(&mut self.backend, lanes, &s.ids, &mut |_, _, _| Ok(()))
+            .decode_ids(&mut self.backend, lanes, &s.ids, &mut |_, _, _| Ok(()))?;
+        self.backend.gather(self.codec.pcm())
     }
 
     /// Reads what was chosen and said, and puts it where the notes are.
     fn collect(&mut self, live: &[usize], pending: &[Pending], out: &mut [FrameOutput]) -> Done {
         let mut board = std::mem::take(&mut self.scratch.board);
-        let read = self.backend.read_board(&mut board).and_then(|()| {
-            self.backend
-                .download(self.codec.pcm(), &mut self.scratch.pcm)
-        });
+        let read = self
+            .backend
+            .read_gathered(&mut board, &mut self.scratch.pcm);
         if read.is_ok() {
             for &index in live {
                 self.collect_row(index, &pending[index], &board, &mut out[index]);
