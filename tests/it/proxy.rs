@@ -194,3 +194,39 @@ async fn a_page_that_is_known_is_not_sent_again() {
     // Another depth has other ways to the files, so it is another page.
     assert_eq!(again("/personas/1", &tag).await.0, 200);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_names_its_files_by_the_way_from_where_it_is() {
+    // Whoever takes the path off sends the same requests as whoever asks without a proxy.
+    for (base, before) in [("/", ""), ("/voice", "/voice"), ("/voice", "")] {
+        let below = Below::start(base).await;
+        for (path, root) in [
+            ("/", "./"),
+            ("/live", "./"),
+            ("/personas/3", "../"),
+            ("/talk/some-token", "../"),
+        ] {
+            let page = below.get(&format!("{before}{path}")).await;
+            let page = page.text().await.unwrap();
+            if page.contains("ui-bundle") {
+                // A development build without pages.
+                continue;
+            }
+            assert!(
+                page.contains(&format!("data-root=\"{root}\"")),
+                "{path}: {page}"
+            );
+            let values = page
+                .split("=\"")
+                .map(|rest| rest.split('"').next().unwrap_or_default());
+            let files: Vec<_> = values.filter(|value| value.contains("assets/")).collect();
+            assert!(files.len() > 3, "{page}");
+            for file in files {
+                assert!(
+                    file.starts_with(&format!("{root}assets/")),
+                    "{path}: {file}"
+                );
+            }
+        }
+    }
+}
