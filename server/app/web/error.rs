@@ -176,7 +176,7 @@ impl ApiError {
                 StatusCode::UNAUTHORIZED,
                 "wrong_password",
                 hint(
-                    "a forgotten one is set anew with `vivavoce password` on the server's machine",
+                    "a forgotten one is set anew with `vivavoce password` on the server's machine, while the server is stopped",
                 ),
             ),
             Self::NotAllowed => (StatusCode::FORBIDDEN, "not_allowed", None),
