@@ -20,18 +20,23 @@ pub fn TalkPage() -> impl IntoView {
 
 /// One call, of `persona`, of the link's persona, or of a persona to be chosen.
 #[component]
-pub fn TalkPanel(#[prop(optional)] persona: Option<i64>) -> impl IntoView {
+pub fn TalkPanel(
+    #[prop(optional)] persona: Option<i64>,
+    /// Its name where that can change while the panel stands.
+    #[prop(optional, into)]
+    name: Option<Signal<String>>,
+) -> impl IntoView {
     let talk = RwSignal::new(None);
     let path = match page::link() {
         Some(link) => format!("api/talk?link={}", address_part(&link)),
         None => "api/talk".to_owned(),
     };
     spawn_local(async move { talk.set(Some(api::get::<Talk>(&path).await)) });
-    view! { <Loaded answer=talk show={move |talk: Talk| view! { <Panel talk=talk persona=persona /> }} /> }
+    view! { <Loaded answer=talk show={move |talk: Talk| view! { <Panel talk=talk persona=persona name=name /> }} /> }
 }
 
 #[component]
-fn Panel(talk: Talk, persona: Option<i64>) -> impl IntoView {
+fn Panel(talk: Talk, persona: Option<i64>, name: Option<Signal<String>>) -> impl IntoView {
     let line = StoredValue::new_local(Line::new());
     let shown = line.with_value(Line::shown);
     on_cleanup(move || line.with_value(Line::leave));
@@ -67,7 +72,7 @@ fn Panel(talk: Talk, persona: Option<i64>) -> impl IntoView {
     let idle = Signal::derive(move || !call.with(|call| call.is_on()));
     let personas = talk.personas.clone();
     let one = personas.len() == 1 || persona.is_some();
-    let name = first
+    let known = first
         .and_then(|id| personas.iter().find(|persona| persona.id == id))
         .map(|persona| persona.name.clone())
         .unwrap_or_default();
@@ -75,7 +80,11 @@ fn Panel(talk: Talk, persona: Option<i64>) -> impl IntoView {
         <section class="talk" aria-label="Call">
             {(!page::is_secure()).then(|| view! { <Insecure /> })}
             <Waves levels=shown.levels />
-            <div class="sides"><span class="caller">"You"</span><span class="agent">{if one { name.clone() } else { "Agent".to_owned() }}</span></div>
+            <div class="sides"><span class="caller">"You"</span><span class="agent">{move || match (one, name) {
+                (true, Some(name)) => name.get(),
+                (true, None) => known.clone(),
+                (false, _) => "Agent".to_owned(),
+            }}</span></div>
             <p class="phase" role="status">{move || call.with(|call| call.words())}</p>
             {(!one).then(|| view! {
                 <label>"Persona"<select bind:value=chosen disabled=move || !idle.get()>

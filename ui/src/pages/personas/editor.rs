@@ -191,7 +191,7 @@ fn Editor(persona: Persona) -> impl IntoView {
             </form>
             <div><h2>"Test call"</h2>
                 <p class="quiet">{move || if changed.get() { "Calls the saved version: save first to hear what you wrote." } else { "Calls the saved version." }}</p>
-                <TalkPanel persona=id /></div>
+                <TalkPanel persona=id name=Signal::derive(move || saved.with(|saved| saved.draft.name.clone())) /></div>
         </div>
         <Acts id=id saved=saved problem=problem />
         <Shares id=id />
