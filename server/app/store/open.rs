@@ -51,6 +51,9 @@ impl Store {
         if bytes > 0 {
             inspect(&options).await?;
         }
+        // By one connection alone: while the file becomes one with a log, a second would be told that it is locked, however
+        // long it is willing to wait.
+        Self::with(options.clone(), 1).await?.close().await;
         let store = Self::with(options, CONNECTIONS_MAX).await?;
         Ok(Self {
             _lock: Some(Arc::new(lock)),
