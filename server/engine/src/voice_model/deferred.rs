@@ -31,6 +31,36 @@ pub(super) struct Pending {
     bad_code: Option<u32>,
 }
 
+/// How `row` wants the token of a stream chosen: the text's, or that of a step.
+fn draw<'a>(row: &'a Row, query: &Query, stream: usize) -> Draw<'a> {
+    let sampling = row.sampler.sampling();
+    let (temperature, top_k, penalty, recent) = match stream {
+        0 => (
+            sampling.text_temperature,
+            sampling.text_top_k,
+            sampling.repetition_penalty,
+            row.sampler.recent(),
+        ),
+        _ => (
+            sampling.audio_temperature,
+            sampling.audio_top_k,
+            1.0,
+            &[][..],
+        ),
+    };
+    Draw {
+        active: query.active,
+        seed: sampling.seed,
+        position: query.position,
+        stream: stream as u32,
+        temperature,
+        top_k,
+        penalty,
+        recent,
+        forced: row.call.and_then(|call| call.forced(stream)),
+    }
+}
+
 /// Asks for the codes of one frame.
 struct Choice<'a> {
     rows: &'a [Row],
@@ -48,21 +78,7 @@ impl<B: Backend> StepChoice<B> for Choice<'_> {
         let draws: Vec<Draw<'_>> = self
             .queries
             .iter()
-            .map(|query| {
-                let row = &self.rows[query.row];
-                let sampling = row.sampler.sampling();
-                Draw {
-                    active: query.active,
-                    seed: sampling.seed,
-                    position: query.position,
-                    stream: 1 + step as u32,
-                    temperature: sampling.audio_temperature,
-                    top_k: sampling.audio_top_k,
-                    penalty: 1.0,
-                    recent: &[],
-                    forced: row.call.and_then(|call| call.forced(1 + step)),
-                }
-            })
+            .map(|query| draw(&self.rows[query.row], query, 1 + step))
             .collect();
         tokens.fill(on_board(STEPS + step));
         backend.choose_to(&draws, logits, STEPS + step)
@@ -135,21 +151,7 @@ impl<B: Backend> VoiceModel<B> {
         let draws: Vec<Draw<'_>> = s
             .queries
             .iter()
-            .map(|query| {
-                let row = &self.rows[query.row];
-                let sampling = row.sampler.sampling();
-                Draw {
-                    active: query.active,
-                    seed: sampling.seed,
-                    position: query.position,
-                    stream: 0,
-                    temperature: sampling.text_temperature,
-                    top_k: sampling.text_top_k,
-                    penalty: sampling.repetition_penalty,
-                    recent: row.sampler.recent(),
-                    forced: row.call.and_then(|call| call.forced(0)),
-                }
-            })
+            .map(|query| draw(&self.rows[query.row], query, 0))
             .collect();
         self.backend
             .choose_to(&draws, self.temporal.text_logits(), TEXT)?;
