@@ -1,8 +1,8 @@
 //! The seam between the network and the device: the operations one tick is made of, over buffers the device owns.
 //!
 //! Lives here: the trait [`Backend`] and the small types its operations speak. The network (`codec`, `model`) is
-//! written once against it; `native` computes it with our own kernels on the CPU, `tensor` with candle on any of its
-//! devices.
+//! written once against it; `native` computes it with our own kernels on the CPU, `cuda` with our own on a GPU, `tensor`
+//! with candle, as a witness.
 //! May not live here: which tensor of a checkpoint goes where, tokens, sampling, rows of callers.
 //!
 //! All activations are row-major `[n, width]`. For audio a row of the batch contributes `t` consecutive rows (time-major

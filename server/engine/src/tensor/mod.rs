@@ -1,5 +1,5 @@
-//! The operations of a tick on candle's tensors, on any of candle's devices: the way a GPU takes until kernels of our
-//! own replace single operations.
+//! The operations of a tick on candle's tensors: the network computed by other people's code, slowly, as a witness in
+//! tests. Nothing is served with it.
 //!
 //! Lives here: [`TensorBackend`], which maps each operation of the trait to a file of this folder.
 //! Promises: lanes are all rows of the batch, and every operation has the same shapes whoever is seated, so a row's
